@@ -1,0 +1,286 @@
+"""The settings of a cell: every choice a study can make, with its type, range, default and meaning.
+
+`config/recipes/*.yaml` start from these, `config/studies/*.yaml` vary them. `config/defaults.yaml` and the JSON
+schemas under `config/schema/` are generated from this file (`xsa schema`), and a test holds that they agree.
+
+A field added after results exist is declared with `added(default)`: at its default it stays out of recipes, so old
+digests stay. The default of such a field must never change.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+
+
+def added(default: Any, **kwargs: Any) -> Any:
+    """A field that came later: left out of recipes while it has its default."""
+    return Field(default, json_schema_extra={"added": True}, **kwargs)
+
+
+class Settings(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+# --- data ---------------------------------------------------------------------------------------------------------
+
+
+class BuiltinData(Settings):
+    """Text that this project writes itself about a small made-up world; the same text for the same seed."""
+
+    kind: Literal["builtin"]
+    seed: int = Field(0, ge=0, description="seed of the made-up world and its text")
+    shards: int = Field(3, ge=2, description="how many shards exist; the last one is for validation")
+    documents_per_shard: int = Field(2048, ge=64, description="documents in each shard")
+    tokens_per_shard: int = Field(
+        ge=1, description="the least number of training tokens a shard gives; decides how many shards a cell reads"
+    )
+
+
+class LocalData(Settings):
+    """Your own parquet files: one string column `text`, files read in name order, the last one for validation."""
+
+    kind: Literal["local"]
+    path: str = Field(description="folder with at least two parquet files")
+    tokens_per_shard: int = Field(
+        ge=1, description="the least number of training tokens a shard gives; decides how many shards a cell reads"
+    )
+
+
+class HubData(Settings):
+    """A dataset on the Hugging Face hub, pinned to a revision."""
+
+    kind: Literal["hub"]
+    dataset: str = Field("karpathy/climbmix-400b-shuffle", description="owner/name on the hub")
+    revision: str = Field("main", description="commit, tag or branch; pin a commit for work that is published")
+    file_pattern: str = Field("shard_{index:05d}.parquet", description="name of shard number `index`")
+    shards: int = Field(6543, ge=2, description="how many shards are published; the last one is for validation")
+    tokens_per_shard: int = Field(
+        47_000_000, ge=1, description="the least number of training tokens a shard gives after packing"
+    )
+
+
+Data = Annotated[BuiltinData | LocalData | HubData, Field(discriminator="kind")]
+
+
+class BuiltinSets(Settings):
+    """Evaluation or chat sets about the made-up world of the built-in data."""
+
+    kind: Literal["builtin"]
+    seed: int = Field(0, ge=0, description="seed of the made-up world; use the data's")
+    items: int = Field(200, ge=16, description="items a task")
+
+
+class LocalSets(Settings):
+    """A folder in the published layout."""
+
+    kind: Literal["local"]
+    path: str = Field(description="folder")
+
+
+class PublishedSets(Settings):
+    """The published sets, downloaded once and checked by hash ever after (`config/data.lock`)."""
+
+    kind: Literal["published"]
+
+
+Sets = Annotated[BuiltinSets | LocalSets | PublishedSets, Field(discriminator="kind")]
+
+
+class TokenizerSettings(Settings):
+    vocab_size: int = Field(32768, ge=270, description="entries, special tokens included")
+    max_chars: int = Field(2_000_000_000, ge=1, description="characters of training text read")
+    doc_cap: int = Field(10_000, ge=1, description="characters read of one document")
+    shards: int = Field(8, ge=1, description="training shards that the characters are taken from")
+
+
+class RowSettings(Settings):
+    buffer_size: int = Field(1000, ge=1, description="documents the packer chooses from")
+    tokenizer_batch: int = Field(128, ge=1, description="documents added to the buffer at a time")
+
+
+# --- model and training -------------------------------------------------------------------------------------------
+
+
+class ModelSettings(Settings):
+    architecture: Literal["nanochat"] = "nanochat"
+    n_layer: int = Field(ge=1)
+    n_embd: int = Field(ge=1)
+    n_head: int = Field(ge=1)
+    n_kv_head: int | None = Field(None, ge=1, description="key/value heads; null for as many as query heads")
+    sequence_len: int = Field(2048, ge=8, description="T, tokens a row")
+    window_pattern: str = Field("SSSL", pattern="^[SL]+$", description="short and long windows, tiled over the layers")
+
+
+class XsaSettings(Settings):
+    """z = y − α·⟨y,v⟩/⟨v,v⟩·v for each head, before the output projection."""
+
+    alpha: float = Field(0.0, ge=0, le=1, description="share of the own value removed; 0 is standard attention")
+    layers: Literal["all"] | Annotated[str, Field(pattern=r"^last:[1-9]\d*$")] | tuple[int, ...] = Field(
+        "all", description="`all`, `last:k`, or a list of layers counted from 0"
+    )
+    value: Literal["attended", "plain"] = Field(
+        "attended", description="the value removed: after the value-embedding mix, or before it"
+    )
+
+
+class OptimSettings(Settings):
+    matrix: Literal["muon", "adamw"] = Field("muon", description="optimizer of the blocks' matrices")
+    version: Literal["may2026", "jul2026"] = Field("may2026", description="nanochat's Muon of that month")
+    matrix_lr: float = Field(0.02, gt=0)
+    embedding_lr: float = Field(0.3, gt=0)
+    unembedding_lr: float = Field(0.008, gt=0)
+    scalar_lr: float = Field(0.5, gt=0)
+    weight_decay: float = Field(0.28, ge=0, description="of Muon's matrices, before scaling by horizon and batch")
+
+
+class ScheduleSettings(Settings):
+    warmup_steps: int = Field(40, ge=0)
+    warmdown_ratio: float = Field(0.65, ge=0, le=1)
+    final_lr_frac: float = Field(0.05, ge=0, le=1)
+
+
+class HorizonSettings(Settings):
+    """How long to train: `steps` if given, else `ratio` tokens per scaling parameter (block matrices and head)."""
+
+    ratio: float = Field(12.0, gt=0)
+    steps: int | None = Field(None, ge=1)
+    batch_tokens: int | None = Field(None, ge=1, description="tokens a step; null for nanochat's power law")
+
+
+class PrecisionSettings(Settings):
+    dtype: Literal["auto", "float32", "bfloat16"] = Field("auto", description="compute dtype; masters are float32")
+    compile: Literal["auto"] | bool = Field("auto", description="torch.compile; auto where a compiler is found")
+
+
+class ValidationSettings(Settings):
+    every: int = Field(250, ge=1, description="steps between two looks at the validation rows")
+    rows: int = Field(1024, ge=1, description="validation rows of each look, the first ones of the validation shard")
+
+
+class MixtureItem(Settings):
+    set: Literal["smoltalk", "identity", "mmlu", "gsm8k", "simplespelling", "spellingbee"]
+    repeat: int = Field(1, ge=1, description="how often the set enters an epoch")
+    limit: int | None = Field(None, ge=1, description="first rows of the set (size, for the generated sets)")
+
+
+class FinetuneSettings(Settings):
+    mixture: tuple[MixtureItem, ...] = (
+        MixtureItem(set="smoltalk"),
+        MixtureItem(set="identity", repeat=2),
+        MixtureItem(set="mmlu", repeat=3),
+        MixtureItem(set="gsm8k", repeat=4),
+        MixtureItem(set="simplespelling", limit=200_000),
+        MixtureItem(set="spellingbee", limit=80_000),
+    )
+    steps: int | None = Field(None, ge=1, description="null for one epoch of the mixture")
+    batch_tokens: int | None = Field(None, ge=1, description="tokens a step; null for pretraining's")
+    lr_fraction: float = Field(0.8, gt=0, description="first rates as a fraction of pretraining's")
+    buffer_size: int = Field(100, ge=1, description="conversations the packer chooses from")
+    overlong: Literal["truncate", "drop"] = Field("truncate", description="conversations longer than a row")
+
+
+# --- evaluation ---------------------------------------------------------------------------------------------------
+
+
+class BpbSettings(Settings):
+    rows: int = Field(10_240, ge=1, description="validation rows measured, the first ones")
+
+
+class CoreSettings(Settings):
+    tasks: Literal["all"] | tuple[str, ...] = Field("all", description="labels of the bundle's core.yaml")
+    max_per_task: int | None = Field(None, ge=1, description="items a task after the shuffle; null for all")
+    baselines: Literal["bundle", "v1", "v2"] = Field(
+        "bundle", description="table of random baselines; `bundle` is the bundle's own eval_meta_data.csv"
+    )
+
+
+CHAT_TASKS = ("arc_easy", "arc_challenge", "mmlu", "gsm8k", "humaneval", "spellingbee")
+
+
+class ChatcoreSettings(Settings):
+    tasks: tuple[Literal["arc_easy", "arc_challenge", "mmlu", "gsm8k", "humaneval", "spellingbee"], ...] = CHAT_TASKS
+    max_per_task: int | None = Field(None, ge=1, description="items a task; null for all")
+    spellingbee_items: int = Field(256, ge=1, description="words of the generated SpellingBee set")
+    max_new_tokens: int = Field(512, ge=1, description="tokens generated at most for one answer")
+
+    @field_validator("tasks")
+    @classmethod
+    def _some(cls, tasks: tuple[str, ...]) -> tuple[str, ...]:
+        if not tasks or len(set(tasks)) != len(tasks):
+            raise ValueError("chatcore.tasks needs at least one task, each once")
+        return tasks
+
+
+class AttentionSettings(Settings):
+    rows: int = Field(16, ge=1, description="validation rows that the diagnostics read")
+
+
+class OverheadSettings(Settings):
+    repetitions: int = Field(30, ge=3, description="timed steps an arm, arms interleaved")
+    warmup: int = Field(5, ge=1, description="untimed steps an arm")
+    batch_rows: int = Field(8, ge=1, description="rows of a timed step")
+
+
+class EquivalenceSettings(Settings):
+    steps: int = Field(50, ge=1, description="training steps compared")
+    batch_rows: int = Field(8, ge=1, description="rows a step")
+
+
+class Evaluate(Settings):
+    """Which measurements a study takes."""
+
+    bpb: bool = True
+    core: bool = True
+    chatcore: bool = True
+    attention: bool = True
+    overhead: bool = True
+    equivalence: bool = True
+
+
+class CellSettings(Settings):
+    """All settings of one cell. Identity is computed per stage from the sections that the stage uses."""
+
+    seed: int = Field(0, ge=0)
+    data: Data
+    bundle: Sets = PublishedSets(kind="published")
+    chatsets: Sets = PublishedSets(kind="published")
+    tokenizer: TokenizerSettings = TokenizerSettings()
+    rows: RowSettings = RowSettings()
+    model: ModelSettings
+    xsa: XsaSettings = XsaSettings()
+    optim: OptimSettings = OptimSettings()
+    schedule: ScheduleSettings = ScheduleSettings()
+    horizon: HorizonSettings = HorizonSettings()
+    precision: PrecisionSettings = PrecisionSettings()
+    validation: ValidationSettings = ValidationSettings()
+    finetune: FinetuneSettings = FinetuneSettings()
+    bpb: BpbSettings = BpbSettings()
+    core: CoreSettings = CoreSettings()
+    chatcore: ChatcoreSettings = ChatcoreSettings()
+    attention: AttentionSettings = AttentionSettings()
+    overhead: OverheadSettings = OverheadSettings()
+    equivalence: EquivalenceSettings = EquivalenceSettings()
+    evaluate: Evaluate = Evaluate()
+
+    @model_validator(mode="after")
+    def _shards(self) -> CellSettings:
+        shards = getattr(self.data, "shards", None)
+        if shards is not None and self.tokenizer.shards > shards - 1:
+            raise ValueError(
+                f"tokenizer.shards = {self.tokenizer.shards}, but data has {shards - 1} training shards; lower tokenizer.shards"
+            )
+        return self
+
+
+class RunSettings(Settings):
+    """How a study runs, never what its results are: none of this enters a digest."""
+
+    requires: Literal["cuda"] | None = Field(None, description="`cuda`: refuse to start where there is no GPU")
+    threads: int = Field(1, ge=1, description="CPU threads of a training or evaluation job")
+    micro_batch: int | None = Field(None, ge=1, description="rows a device takes at once; null for what memory allows")
+    save_minutes: float = Field(10.0, gt=0, description="minutes between two saved states of a training job")
+    sandbox_seconds: float = Field(5.0, gt=0, description="time that one generated program may run")
