@@ -61,6 +61,8 @@ def checked_file(folder: Path, file: str) -> Path:
 
     path = folder / file
     if not path.exists():
-        raise UserError(f"{path} is missing; delete {folder / 'record.json'} to make this result again, or bring the file back")
+        raise UserError(
+            f"{path} is missing; delete {folder / 'record.json'} to make this result again, or bring the file back"
+        )
     verify_file(folder, file)
     return path

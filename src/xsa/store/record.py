@@ -24,12 +24,16 @@ def read_record(folder: Path) -> dict[str, Any]:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UserError(f"{folder} has no record.json, so it is no finished result; run the stage that makes it") from None
+        raise UserError(
+            f"{folder} has no record.json, so it is no finished result; run the stage that makes it"
+        ) from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not readable JSON ({error}); bring a whole copy back or delete {folder}") from None
     digest = folder.resolve().name.rpartition("@")[2]
     if record.get("digest") != digest:
-        raise UserError(f"{path} says digest {record.get('digest')}, its folder says {digest}; one of them was renamed or edited")
+        raise UserError(
+            f"{path} says digest {record.get('digest')}, its folder says {digest}; one of them was renamed or edited"
+        )
     return record
 
 

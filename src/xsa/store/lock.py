@@ -1,0 +1,87 @@
+"""A lock on one result, so that two jobs never make it at the same time, on one machine or on several."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from xsa.store.errors import UserError
+
+HEARTBEAT_SECONDS = 30.0
+# A holder on another host that has not touched its lock for this long is taken for dead.
+STALE_SECONDS = 600.0
+
+
+class Lock:
+    """Context manager; raises UserError, naming the holder, when someone alive holds the lock."""
+
+    def __init__(self, path: Path, what: str):
+        self.path, self.what = Path(path), what
+        self._stop = threading.Event()
+
+    def __enter__(self) -> Lock:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        holder = {
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "pid_started": _started(os.getpid()),
+            "slurm_job": os.environ.get("SLURM_JOB_ID"),
+            "since": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        }
+        # Written beside and linked into place: link() either creates the whole lock or fails, also on NFS.
+        mine = self.path.with_name(f".{self.path.name}.{holder['host']}.{os.getpid()}")
+        mine.write_text(json.dumps(holder))
+        try:
+            for _ in range(3):
+                try:
+                    os.link(mine, self.path)
+                    break
+                except FileExistsError:
+                    self._refuse_or_clear()
+            else:
+                raise UserError(
+                    f"cannot take the lock {self.path} for {self.what}; another job is taking it now. Try again"
+                )
+        finally:
+            mine.unlink(missing_ok=True)
+        threading.Thread(target=self._beat, daemon=True).start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stop.set()
+        self.path.unlink(missing_ok=True)
+
+    def _beat(self) -> None:
+        while not self._stop.wait(HEARTBEAT_SECONDS):
+            with suppress(OSError):
+                os.utime(self.path)
+
+    def _refuse_or_clear(self) -> None:
+        """Raise when the holder lives; remove the lock of a dead one."""
+        try:
+            age = time.time() - self.path.stat().st_mtime
+            holder = json.loads(self.path.read_text())
+        except (FileNotFoundError, json.JSONDecodeError):
+            return
+        same_host = holder["host"] == socket.gethostname()
+        alive = _started(holder["pid"]) == holder["pid_started"] if same_host else age < STALE_SECONDS
+        if alive:
+            job = f", SLURM job {holder['slurm_job']}" if holder["slurm_job"] else ""
+            raise UserError(
+                f"{self.what} is being made by process {holder['pid']} on {holder['host']}{job}, since {holder['since']}. "
+                f"Wait for it or stop it; if it is dead, delete {self.path}"
+            )
+        self.path.unlink(missing_ok=True)
+
+
+def _started(pid: int) -> str | None:
+    """When a process of this host started, in the kernel's ticks; None when there is none. Pids alone are used again."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except (FileNotFoundError, ProcessLookupError, IndexError):
+        return None

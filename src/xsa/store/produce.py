@@ -1,0 +1,166 @@
+"""Making a result: in a private folder, hashed, recorded, then renamed into place; never half there, never twice."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import importlib.metadata
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from xsa.store.errors import UserError
+from xsa.store.files import sha256_file, write_json
+from xsa.store.job import Job
+from xsa.store.lock import Lock
+from xsa.store.record import RECORD, WHOLE, read_record, verify_file
+from xsa.study.stages import STAGES
+
+_PACKAGES = ("xsa", "torch", "numpy", "pyarrow", "tiktoken", "rustbpe", "pandas", "scipy", "matplotlib", "snakemake")
+
+
+def produce(job: Job, recipe: dict[str, Any], digest: str) -> Path:
+    """Run the stage of `job` and put its result at `job.out`; return that folder.
+
+    A result that is there and whole is kept, and only its record is written again (Snakemake deletes the record of a
+    job that it runs again). A result that is there and damaged is moved aside, not deleted.
+
+    Raises UserError for what the user can mend: someone else makes this result now, the disk is full, or what the
+    stage itself refuses. Nothing is left at `job.out` then but what had been there.
+    """
+    final = job.out
+    results = final.parent.parent
+    with Lock(results / ".locks" / f"{job.stage}-{final.name}.lock", what=f"{job.stage} {final.name}"):
+        if is_whole(final):
+            shutil.copyfile(final / WHOLE, final / RECORD)
+            job.progress.say(f"is there already and whole; record written again in {final}")
+            return final
+        for leftover in final.parent.glob(f".{final.name}.*.part"):
+            shutil.rmtree(leftover)
+        job.out = final.parent / f".{final.name}.{os.getpid()}.part"
+        try:
+            job.out.mkdir(parents=True)
+            started, begun = datetime.now(UTC), time.perf_counter()
+            notes = _entry(job.stage)(job) or {}
+            record = {
+                "stage": job.stage,
+                "label": job.label,
+                "digest": digest,
+                "recipe": recipe,
+                "files": _hashes(job.out),
+                "made": _how(job, started, time.perf_counter() - begun, notes),
+            }
+            write_json(job.out / WHOLE, record)
+            write_json(job.out / RECORD, record)
+            _put_in_place(job, final)
+        except OSError as error:
+            raise _disk_error(error, final) from error
+        finally:
+            shutil.rmtree(job.out, ignore_errors=True)
+            job.out = final
+        shutil.rmtree(job.state, ignore_errors=True)
+    return final
+
+
+def is_whole(folder: Path) -> bool:
+    """True when `folder` holds a result whose every file has the hash that its record states."""
+    if not (folder / WHOLE).exists():
+        return False
+    try:
+        for file in read_record(folder)["files"]:
+            verify_file(folder, file)
+    except (UserError, OSError):
+        return False
+    return True
+
+
+def _entry(stage: str):
+    module, _, function = STAGES[stage].entry.partition(":")
+    return getattr(importlib.import_module(module), function)
+
+
+def _hashes(folder: Path) -> dict[str, dict[str, Any]]:
+    """Size and SHA-256 of every file, after it has been flushed to disk."""
+    files = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            with open(path, "rb") as handle:
+                os.fsync(handle.fileno())
+            files[path.relative_to(folder).as_posix()] = {"sha256": sha256_file(path), "bytes": path.stat().st_size}
+    if not files:
+        raise AssertionError(f"the stage wrote nothing into {folder}")
+    return files
+
+
+def _put_in_place(job: Job, final: Path) -> None:
+    """Rename the finished folder to its name. What stands there is an empty folder of Snakemake's, or damaged."""
+    if final.exists() and any(final.iterdir()):
+        aside = final.parent / f".{final.name}.damaged-{time.time_ns()}"
+        os.rename(final, aside)
+        job.progress.say(f"what stood at {final} was not whole; it is kept at {aside}")
+    os.rename(job.out, final)
+
+
+def _disk_error(error: OSError, final: Path) -> Exception:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return UserError(
+            f"the disk of {final.parent} is full ({error.strerror}) while {final.name} was written; nothing half-written "
+            "was kept. Free some room and start again"
+        )
+    if error.errno in (errno.EACCES, errno.EROFS):
+        return UserError(f"cannot write {error.filename or final}: {error.strerror}; make {final.parent} writable")
+    return error
+
+
+def _how(job: Job, started: datetime, seconds: float, notes: dict[str, Any]) -> dict[str, Any]:
+    """How the result came about; none of it decides what the result is."""
+    how: dict[str, Any] = {
+        "started": started.isoformat(timespec="seconds"),
+        "wall_seconds": round(seconds, 3),
+        "host": socket.gethostname(),
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+        "packages": _versions(),
+        "git_commit": _git_commit(),
+        "device": job.device,
+        "threads": job.run.threads,
+        "slurm_job": os.environ.get("SLURM_JOB_ID"),
+        "notes": notes,
+    }
+    if job.device == "cuda" and "torch" in sys.modules:
+        torch = sys.modules["torch"]
+        how["gpu"] = torch.cuda.get_device_name()
+        how["cuda"] = torch.version.cuda
+    return how
+
+
+def _versions() -> dict[str, str]:
+    versions = {}
+    for package in _PACKAGES:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            versions[package] = importlib.metadata.version(package)
+    return versions
+
+
+def _git_commit() -> str | None:
+    """Commit of the code that ran, with `+` where tracked files differ from it; None outside a clone."""
+    here = Path(__file__).parent
+    with suppress(OSError, subprocess.SubprocessError):
+        run = subprocess.run(
+            ["git", "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"],
+            cwd=here,
+            capture_output=True,
+            text=True,
+            timeout=20,
+        )
+        if run.returncode == 0:
+            return run.stdout.strip()
+    return None
