@@ -1,0 +1,64 @@
+"""The conversations that fine-tuning reads: several sets, each as often as the settings say, in one shuffled order."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+from xsa.data.chat import gsm8k, identity, mmlu, smoltalk, spellingbee
+from xsa.data.chat.items import Conversation
+from xsa.study.settings import MixtureItem
+
+# Sizes of the generated sets in nanochat's mixture, for an entry without a limit.
+GENERATED = {"simplespelling": 200_000, "spellingbee": 80_000}
+
+
+class Mixture(Sequence[Conversation]):
+    """One epoch. `mixture[i]` reads or makes conversation i of the shuffled order.
+
+    sizes: conversations by set, repeats included. notes: sentences on sets that are not the published ones.
+    """
+
+    def __init__(self, parts: list[tuple[str, Sequence[Conversation], int, int]], seed: int, notes: list[str]):
+        self._sets = [rows for _, rows, _, _ in parts]
+        self.notes = notes
+        self.sizes: dict[str, int] = {}
+        self._order: list[tuple[int, int]] = []
+        for number, (name, _, size, repeat) in enumerate(parts):
+            self.sizes[name] = self.sizes.get(name, 0) + size * repeat
+            self._order += [(number, row) for row in range(size)] * repeat
+        random.Random(seed).shuffle(self._order)
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __getitem__(self, index: int) -> Conversation:
+        number, row = self._order[index]
+        return self._sets[number][row]
+
+
+def mixture(items: Sequence[MixtureItem], folder: Path, seed: int, split: str = "train") -> Mixture:
+    """The mixture of `items` in an order that `seed` decides; `folder` is the result of the stage `chatsets`.
+
+    split: `test` gives the sets' test rows instead, for watching a fine-tuning; sets without such are left out there.
+    Raises UserError for a set that is missing, and on access for a row that is not as its schema says.
+    """
+    parts, notes = [], []
+    for item in items:
+        rows = _rows(item, folder, split)
+        if rows is None:
+            continue
+        parts.append((item.set, rows, min(item.limit or len(rows), len(rows)), item.repeat))
+        if item.set == "mmlu" and split == "train" and mmlu.train_file(folder).name != "auxiliary_train.parquet":
+            notes.append(f"mmlu is partial: {len(rows)} rows of {mmlu.train_file(folder).name}, 99,842 are published")
+    return Mixture(parts, seed, notes)
+
+
+def _rows(item: MixtureItem, folder: Path, split: str) -> Sequence[Conversation] | None:
+    if item.set == "identity":
+        return identity.conversations(folder) if split == "train" else None
+    if item.set in GENERATED:
+        make = spellingbee.spelling if item.set == "simplespelling" else spellingbee.conversations
+        return make(folder, item.limit or GENERATED[item.set], split)
+    return {"smoltalk": smoltalk, "mmlu": mmlu, "gsm8k": gsm8k}[item.set].conversations(folder, split)
