@@ -1,0 +1,119 @@
+"""Numbers as a reader wants them: a true minus sign, digits that mean something, units, and a dash for what is absent."""
+
+from __future__ import annotations
+
+import math
+
+from xsa.store.progress import duration
+
+ABSENT = "–"
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def _minus(text: str) -> str:
+    return text.replace("-", "−")
+
+
+def absent(value: float | None) -> bool:
+    """Whether there is no number to show."""
+    return value is None or (isinstance(value, float) and not math.isfinite(value))
+
+
+def fixed(value: float | None, digits: int = 4) -> str:
+    """`0.8457`. A value that rounds to zero has no sign."""
+    if absent(value):
+        return ABSENT
+    text = f"{value:.{digits}f}"
+    return _minus(text if float(text) else text.lstrip("-"))
+
+
+def signed(value: float | None, digits: int = 4) -> str:
+    """`+0.0013`, `−0.0027`, `0.0000`."""
+    if absent(value):
+        return ABSENT
+    text = f"{value:+.{digits}f}"
+    return _minus(text if float(text) else text.lstrip("+-"))
+
+
+def percent(value: float | None, digits: int = 2, sign: bool = False) -> str:
+    """A fraction in per cent: 0.0123 is `1.23 %`."""
+    if absent(value):
+        return ABSENT
+    return (signed if sign else fixed)(100 * value, digits) + " %"
+
+
+def interval(bounds: list | tuple | None, digits: int = 4, sign: bool = True) -> str:
+    """`[−0.0031, −0.0022]`, or a dash where no interval can be given."""
+    if bounds is None or any(absent(bound) for bound in bounds):
+        return ABSENT
+    show = signed if sign else fixed
+    return f"[{show(bounds[0], digits)}, {show(bounds[1], digits)}]"
+
+
+def percent_interval(bounds: list | tuple | None, digits: int = 2) -> str:
+    """An interval of fractions, in per cent: `[−0.36, −0.26] %`."""
+    if bounds is None or any(absent(bound) for bound in bounds):
+        return ABSENT
+    return f"[{signed(100 * bounds[0], digits)}, {signed(100 * bounds[1], digits)}] %"
+
+
+def significant(value: float | None, digits: int = 3) -> str:
+    """`digits` significant digits; powers of ten where plain digits would hide the size: `1.2 × 10⁻⁷`."""
+    if absent(value):
+        return ABSENT
+    if value == 0:
+        return "0"
+    exponent = math.floor(math.log10(abs(value)))
+    if -4 <= exponent < 6:
+        text = f"{value:.{max(0, digits - 1 - exponent)}f}"
+        return _minus(f"{float(text):,.0f}" if exponent >= digits - 1 else text)
+    mantissa, power = f"{value:.{digits - 1}e}".split("e")
+    return f"{_minus(mantissa)} × 10{str(int(power)).translate(_SUPERSCRIPTS)}"
+
+
+def count(value: float | None) -> str:
+    """A whole number with thousands apart: `1,048,576`."""
+    return ABSENT if absent(value) else _minus(f"{round(value):,}")
+
+
+def amount(value: float | None, unit: str = "") -> str:
+    """A large number in short: `5.84 B`, `47.0 M`, `820 K`; small ones whole."""
+    if absent(value):
+        return ABSENT
+    for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "K")):
+        if abs(value) >= size:
+            number = f"{value / size:.3g}" if abs(value) < 1000 * size else f"{value / size:,.0f}"
+            return f"{_minus(number)} {letter}{unit and ' ' + unit}"
+    return f"{count(value)}{unit and ' ' + unit}"
+
+
+def seconds(value: float | None) -> str:
+    """A duration: `42 s`, `3 min 05 s`; below a second in milliseconds."""
+    if absent(value):
+        return ABSENT
+    return f"{1000 * value:.0f} ms" if value < 1 else duration(value)
+
+
+def setting(value: object) -> str:
+    """A setting's value as a person would write it: no Python in sight."""
+    if value is None:
+        return ABSENT
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return _minus(f"{value:.10g}")
+    if isinstance(value, (list, tuple)):
+        return ", ".join(setting(item) for item in value) if value else "none"
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {setting(item)}" for key, item in value.items())
+    return str(value)
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """`1 seed`, `3 seeds`."""
+    return f"{count(number)} {noun if number == 1 else plural or noun + 's'}"
+
+
+def listed(items: list[str], last: str = "and") -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} {last} {items[-1]}" if items else ""

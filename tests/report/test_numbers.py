@@ -1,0 +1,46 @@
+"""Numbers read as in a paper."""
+
+import math
+
+import pytest
+
+from xsa.report import numbers
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (numbers.fixed(-0.00271), "−0.0027"),
+        (numbers.fixed(-0.00001), "0.0000"),
+        (numbers.signed(0.0013), "+0.0013"),
+        (numbers.signed(-0.00001), "0.0000"),
+        (numbers.percent(-0.00318, sign=True), "−0.32 %"),
+        (numbers.interval([-0.0031, 0.0002]), "[−0.0031, +0.0002]"),
+        (numbers.interval(None), "–"),
+        (numbers.percent_interval([-0.0036, -0.0026]), "[−0.36, −0.26] %"),
+        (numbers.significant(1.234e-7), "1.23 × 10⁻⁷"),
+        (numbers.significant(-0.01234), "−0.0123"),
+        (numbers.significant(1234.6), "1,235"),
+        (numbers.significant(0.0), "0"),
+        (numbers.amount(5_840_000_000), "5.84 B"),
+        (numbers.amount(524_288), "524 K"),
+        (numbers.amount(999), "999"),
+        (numbers.count(1_048_576), "1,048,576"),
+        (numbers.seconds(0.0416), "42 ms"),
+        (numbers.seconds(1800), "30 min 00 s"),
+        (numbers.setting(0.00002), "2e−05"),
+        (numbers.setting((0, 1, 2)), "0, 1, 2"),
+        (numbers.setting(True), "yes"),
+        (numbers.counted(1, "seed"), "1 seed"),
+        (numbers.counted(3, "seed"), "3 seeds"),
+        (numbers.listed(["a", "b", "c"]), "a, b and c"),
+    ],
+)
+def test_a_number_is_shown_as_a_person_would_write_it(shown, expected):
+    assert shown == expected
+
+
+@pytest.mark.parametrize("show", [numbers.fixed, numbers.signed, numbers.percent, numbers.significant, numbers.amount, numbers.seconds])
+@pytest.mark.parametrize("value", [None, math.nan, math.inf])
+def test_what_is_no_number_is_a_dash(show, value):
+    assert show(value) == "–"
