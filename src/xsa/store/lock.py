@@ -65,8 +65,9 @@ class Lock:
         """Raise when the holder lives; remove the lock of a dead one."""
         try:
             age = time.time() - self.path.stat().st_mtime
-            holder = json.loads(self.path.read_text())
-        except (FileNotFoundError, json.JSONDecodeError):
+            text = self.path.read_text()
+            holder = json.loads(text)
+        except FileNotFoundError:
             return
         same_host = holder["host"] == socket.gethostname()
         alive = _started(holder["pid"]) == holder["pid_started"] if same_host else age < STALE_SECONDS
@@ -76,7 +77,17 @@ class Lock:
                 f"{self.what} is being made by process {holder['pid']} on {holder['host']}{job}, since {holder['since']}. "
                 f"Wait for it or stop it; if it is dead, delete {self.path}"
             )
-        self.path.unlink(missing_ok=True)
+        self._clear(text)
+
+    def _clear(self, text: str) -> None:
+        """Remove the dead lock that reads `text`. Moved away first: another job may have cleared and taken it meanwhile."""
+        grave = self.path.with_name(f".{self.path.name}.dead.{socket.gethostname()}.{os.getpid()}")
+        with suppress(FileNotFoundError):
+            os.rename(self.path, grave)
+            if grave.read_text() != text:
+                with suppress(FileExistsError):
+                    os.link(grave, self.path)
+            grave.unlink()
 
 
 def _started(pid: int) -> str | None:

@@ -66,7 +66,7 @@ def _short(value: float | str) -> str:
 
 def duration(seconds: float) -> str:
     """Seconds in words: `42 s`, `3 min 05 s`, `5 h 12 min`."""
-    seconds = int(round(seconds))
+    seconds = round(seconds)
     if seconds < 60:
         return f"{seconds} s"
     minutes, seconds = divmod(seconds, 60)

@@ -59,7 +59,7 @@ class HubData(Settings):
     file_pattern: str = Field("shard_{index:05d}.parquet", description="name of shard number `index`")
     shards: int = Field(6543, ge=2, description="how many shards are published; the last one is for validation")
     tokens_per_shard: int = Field(
-        47_000_000, ge=1, description="the least number of training tokens a shard gives after packing"
+        45_000_000, ge=1, description="the least number of training tokens a shard gives after packing"
     )
 
 
@@ -223,11 +223,15 @@ class OverheadSettings(Settings):
     repetitions: int = Field(30, ge=3, description="timed steps an arm, arms interleaved")
     warmup: int = Field(5, ge=1, description="untimed steps an arm")
     batch_rows: int = Field(8, ge=1, description="rows of a timed step")
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        "auto", description="what is timed; auto for a GPU where there is one"
+    )
 
 
 class EquivalenceSettings(Settings):
     steps: int = Field(50, ge=1, description="training steps compared")
     batch_rows: int = Field(8, ge=1, description="rows a step")
+    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="where; auto for a GPU where there is one")
 
 
 class Evaluate(Settings):

@@ -133,6 +133,7 @@ class OverheadStage(Settings):
     repetitions: int
     warmup: int
     batch_rows: int
+    device: Literal["cpu", "cuda"]
     dtype: Literal["float32", "bfloat16"]
     compile: bool
 
@@ -144,6 +145,7 @@ class EquivalenceStage(Settings):
     batch_rows: int
     optim: OptimStage
     schedule: ScheduleStage
+    device: Literal["cpu", "cuda"]
     dtype: Literal["float32", "bfloat16"]
     compile: bool
 
@@ -158,6 +160,11 @@ class AnalyseStage(Settings):
     baseline: dict
     cells: tuple[dict, ...]
     claims_sha256: str | None
+
+
+class ReportStage(Settings):
+    study: str
+    templates_sha256: str
 
 
 @dataclass(frozen=True)
@@ -189,5 +196,6 @@ STAGES: dict[str, Stage] = {
         Stage("overhead", OverheadStage, "xsa.diagnose.overhead:overhead", torch=True, gpu=True),
         Stage("equivalence", EquivalenceStage, "xsa.diagnose.equivalence:equivalence", torch=True, gpu=True),
         Stage("analyse", AnalyseStage, "xsa.analyse.analyse:analyse"),
+        Stage("report", ReportStage, "xsa.report.report:report"),
     )
 }

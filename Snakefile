@@ -1,0 +1,51 @@
+# Loads a study, includes the rules, names the targets; the work is done by the verbs of `xsa`.
+#
+#   snakemake results/report.html                      the paper study
+#   snakemake results/demo/report.html                 another study of config/studies/
+#   snakemake --config study=my_study                  the page of the study that is named
+
+from snakemake.exceptions import WorkflowError
+from xsa.study.workflow import UserError, Workflow
+
+RESULTS = config.get("results", "results")
+STUDY = config.get("study", "paper")
+FRONT_PAGE = "paper"
+
+
+def told(work, *args):
+    """Errors of the user as one sentence, without a traceback."""
+    try:
+        return work(*args)
+    except UserError as error:
+        raise WorkflowError(str(error)) from None
+
+
+flow = told(Workflow, STUDY, RESULTS)
+
+
+wildcard_constraints:
+    result=r"[A-Za-z0-9._-]+@[0-9a-f]{10}",
+    study=r"[A-Za-z0-9][A-Za-z0-9_.-]*",
+
+
+localrules:
+    all,
+    publish,
+    front_page,
+
+
+rule all:
+    input:
+        f"{RESULTS}/{flow.study}/report.html",
+
+
+include: "rules/data.smk"
+include: "rules/train.smk"
+include: "rules/evaluate.smk"
+include: "rules/diagnose.smk"
+include: "rules/report.smk"
+
+
+onstart:
+    jobs = [job.rule.name for job in workflow.dag.needrun_jobs()]
+    told(flow.check_start, jobs, workflow.local_exec)

@@ -1,0 +1,41 @@
+# What the projection does to attention, and what it costs.
+
+
+rule attention:
+    input:
+        unpack(flow.inputs("attention")),
+    output:
+        record=flow.record("attention"),
+    log:
+        flow.log("attention"),
+    threads: flow.threads("attention")
+    message:
+        "alignment of {wildcards.result}"
+    shell:
+        "exec xsa attention {STUDY} {wildcards.result} --results {RESULTS} --threads {threads} --log {log}"
+
+
+rule overhead:
+    output:
+        record=flow.record("overhead"),
+    log:
+        flow.log("overhead"),
+    threads: workflow.cores or 1
+    message:
+        "overhead of {wildcards.result}"
+    shell:
+        "exec xsa overhead {STUDY} {wildcards.result} --results {RESULTS} --threads {threads} --log {log}"
+
+
+rule equivalence:
+    input:
+        unpack(flow.inputs("equivalence")),
+    output:
+        record=flow.record("equivalence"),
+    log:
+        flow.log("equivalence"),
+    threads: flow.threads("equivalence")
+    message:
+        "alpha = 0 equivalence of {wildcards.result}"
+    shell:
+        "exec xsa equivalence {STUDY} {wildcards.result} --results {RESULTS} --threads {threads} --log {log}"

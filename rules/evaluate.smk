@@ -1,0 +1,43 @@
+# Measurements of what was trained.
+
+
+rule bpb:
+    input:
+        unpack(flow.inputs("bpb")),
+    output:
+        record=flow.record("bpb"),
+    log:
+        flow.log("bpb"),
+    threads: flow.threads("bpb")
+    message:
+        "bits per byte of {wildcards.result}"
+    shell:
+        "exec xsa bpb {STUDY} {wildcards.result} --results {RESULTS} --threads {threads} --log {log}"
+
+
+rule core:
+    input:
+        unpack(flow.inputs("core")),
+    output:
+        record=flow.record("core"),
+    log:
+        flow.log("core"),
+    threads: flow.threads("core")
+    message:
+        "CORE of {wildcards.result}"
+    shell:
+        "exec xsa core {STUDY} {wildcards.result} --results {RESULTS} --threads {threads} --log {log}"
+
+
+rule chatcore:
+    input:
+        unpack(flow.inputs("chatcore")),
+    output:
+        record=flow.record("chatcore"),
+    log:
+        flow.log("chatcore"),
+    threads: flow.threads("chatcore")
+    message:
+        "ChatCORE of {wildcards.result}"
+    shell:
+        "exec xsa chatcore {STUDY} {wildcards.result} --results {RESULTS} --threads {threads} --log {log}"

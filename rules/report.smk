@@ -1,0 +1,56 @@
+# Tables, figures and the page.
+
+
+rule analyse:
+    input:
+        unpack(flow.inputs("analyse")),
+    output:
+        record=flow.record("analyse"),
+    log:
+        flow.log("analyse"),
+    threads: 1
+    message:
+        "tables and figures of {wildcards.result}"
+    shell:
+        "exec xsa analyse {STUDY} {wildcards.result} --results {RESULTS} --threads {threads} --log {log}"
+
+
+rule report:
+    input:
+        unpack(flow.inputs("report")),
+    output:
+        record=flow.record("report"),
+    log:
+        flow.log("report"),
+    threads: 1
+    message:
+        "page of {wildcards.result}"
+    shell:
+        "exec xsa report {STUDY} {wildcards.result} --results {RESULTS} --threads {threads} --log {log}"
+
+
+rule publish:
+    input:
+        page=lambda wildcards: flow.page(wildcards.study),
+        stamp=lambda wildcards: flow.published_stamp(wildcards.study),
+    output:
+        f"{RESULTS}/{{study}}/report.html",
+    log:
+        f"{RESULTS}/.logs/publish/{{study}}.log",
+    message:
+        "page of {wildcards.study}: {output}"
+    shell:
+        "exec xsa publish {wildcards.study} --results {RESULTS} > {log}"
+
+
+rule front_page:
+    input:
+        f"{RESULTS}/{FRONT_PAGE}/report.html",
+    output:
+        f"{RESULTS}/report.html",
+    log:
+        f"{RESULTS}/.logs/front_page.log",
+    message:
+        "page of the {FRONT_PAGE} study: {output}"
+    shell:
+        "cp {input} {output} 2> {log}"

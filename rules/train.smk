@@ -1,0 +1,29 @@
+# Training. The record is the declared output; checkpoints lie beside it, where Snakemake never deletes them.
+
+
+rule pretrain:
+    input:
+        unpack(flow.inputs("pretrain")),
+    output:
+        record=flow.record("pretrain"),
+    log:
+        flow.log("pretrain"),
+    threads: flow.threads("pretrain")
+    message:
+        "training {wildcards.result}"
+    shell:
+        "exec xsa pretrain {STUDY} {wildcards.result} --results {RESULTS} --threads {threads} --log {log}"
+
+
+rule finetune:
+    input:
+        unpack(flow.inputs("finetune")),
+    output:
+        record=flow.record("finetune"),
+    log:
+        flow.log("finetune"),
+    threads: flow.threads("finetune")
+    message:
+        "fine-tuning {wildcards.result}"
+    shell:
+        "exec xsa finetune {STUDY} {wildcards.result} --results {RESULTS} --threads {threads} --log {log}"

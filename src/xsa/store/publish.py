@@ -1,0 +1,43 @@
+"""Putting a finished page where people look for it: results/<study>/, beside its tables and figures."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+from xsa.store.files import write_json
+from xsa.store.record import read_record, verify_file
+
+PUBLISHED = "published.json"
+
+
+def publish(report: Path, folder: Path) -> Path:
+    """Copy the files of a report's result into `folder`, each whole; return the page's path.
+
+    Files of the report published before that the new one lacks are removed; nothing else in `folder` is touched.
+    """
+    record = read_record(report)
+    before = published(folder).get("files", [])
+    # The page goes last: it is what a workflow waits for.
+    files = sorted(record["files"], key=lambda file: (file == "report.html", file))
+    for file in files:
+        verify_file(report, file)
+        target = folder / file
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
+        shutil.copyfile(report / file, temporary)
+        os.replace(temporary, target)
+    for file in set(before) - set(files):
+        (folder / file).unlink(missing_ok=True)
+    write_json(folder / PUBLISHED, {"report": report.name, "files": sorted(files)})
+    return folder / "report.html"
+
+
+def published(folder: Path) -> dict:
+    """What was published into `folder` last: `report` (label@digest) and `files`; empty when nothing was."""
+    try:
+        return json.loads((folder / PUBLISHED).read_text(encoding="utf-8"))
+    except (FileNotFoundError, json.JSONDecodeError):
+        return {}

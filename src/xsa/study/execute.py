@@ -1,0 +1,91 @@
+"""Running one result of a plan: inputs found and checked, device chosen, voice given, then produced."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from xsa.store.errors import UserError
+from xsa.store.job import Job
+from xsa.store.produce import produce
+from xsa.store.progress import Progress
+from xsa.store.record import read_record
+from xsa.study.machine import has_cuda
+from xsa.study.plan import Plan, Result
+from xsa.study.project import Project
+from xsa.study.source import nearest
+from xsa.study.stages import STAGES
+
+
+def execute(
+    project: Project,
+    study: str,
+    stage: str,
+    name: str,
+    *,
+    device: str = "auto",
+    threads: int | None = None,
+    micro_batch: int | None = None,
+    log: Path | None = None,
+) -> Path:
+    """Make the result `name` (label, or label@digest) of `stage`; return its folder.
+
+    Raises UserError when the study has no such result, its stage's code is not what the lock says, or an input is
+    not there yet (naming the verb that makes it).
+    """
+    results = project.results
+    plan, result = _named(project, study, stage, name)
+    project.lock.check({stage})
+    for upstream in result.upstream():
+        if not (upstream.folder(results) / "record.json").exists():
+            raise UserError(
+                f"{stage} {result.label} needs {upstream.folder(results)}, which is not there yet; make it with "
+                f"`xsa {upstream.stage} {plan.study.name} {upstream.key}`, or let snakemake make all of them"
+            )
+        read_record(upstream.folder(results))
+    run = plan.study.run
+    changes = {name: value for name, value in (("threads", threads), ("micro_batch", micro_batch)) if value is not None}
+    job = Job(
+        stage=stage,
+        label=result.label,
+        settings=result.settings,
+        inputs={
+            name: [one.folder(results) for one in given] if isinstance(given, list) else given.folder(results)
+            for name, given in result.inputs.items()
+        },
+        out=result.folder(results),
+        state=results / ".state" / stage / result.key,
+        run=run.model_copy(update=changes),
+        device=_device(result, device),
+        source=result.source,
+        progress=Progress.terminal(f"{stage} {result.label}", log),
+    )
+    folder = produce(job, result.recipe, result.digest)
+    job.progress.say(f"done: {folder}")
+    return folder
+
+
+def _named(project: Project, study: str, stage: str, name: str) -> tuple[Plan, Result]:
+    """A result by its label in the study, or by label@digest in whatever study has it."""
+    plan = project.plan(study)
+    if "@" in name:
+        return project.find(stage, name)
+    found = [result for (kind, _), result in plan.results.items() if kind == stage and name == result.label]
+    if len(found) == 1:
+        return plan, found[0]
+    if not found:
+        known = [result.label for (kind, _), result in plan.results.items() if kind == stage]
+        raise UserError(f"study {plan.study.name!r} has no {stage} result {name!r}; {nearest(name, known)}")
+    keys = ", ".join(one.key for one in found)
+    raise UserError(f"{name!r} names {len(found)} {stage} results of study {plan.study.name!r}; add the digest: {keys}")
+
+
+def _device(result: Result, device: str) -> str:
+    """The device a job runs on: what its settings measure, else what was asked for, else a GPU where there is one."""
+    wanted = getattr(result.settings, "device", None) or (None if device == "auto" else device)
+    if wanted is None:
+        return "cuda" if STAGES[result.stage].gpu and has_cuda() else "cpu"
+    if wanted == "cuda" and not has_cuda():
+        raise UserError(
+            f"{result.stage} {result.label} is to run on a GPU, and this machine has none; run it where there is one"
+        )
+    return wanted

@@ -1,0 +1,182 @@
+"""From a cell's settings to what each stage is told: laws applied, `auto` decided, nothing left to choose."""
+
+from __future__ import annotations
+
+from xsa.store.errors import UserError
+from xsa.study.architecture import ModelConfig
+from xsa.study.machine import has_compiler, has_cuda
+from xsa.study.scaling import Horizon, horizon
+from xsa.study.settings import CellSettings, XsaSettings
+from xsa.study.stages import (
+    AttentionStage,
+    BpbStage,
+    ChatcoreStage,
+    CoreStage,
+    EquivalenceStage,
+    FinetuneStage,
+    OptimStage,
+    OverheadStage,
+    PretrainStage,
+    RowsStage,
+    ScheduleStage,
+    TokenizerStage,
+)
+
+
+class Resolved:
+    """The stage settings of one cell."""
+
+    def __init__(self, cell: CellSettings):
+        self.cell = cell
+        self.model = model_config(cell)
+        self.dtype = dtype(cell)
+        self.compile = has_compiler() if cell.precision.compile == "auto" else cell.precision.compile
+        self.horizon: Horizon = horizon(self.model, cell.horizon, cell.optim)
+        T = cell.model.sequence_len
+        self.batch_rows = _whole_rows(self.horizon.batch_tokens, T, "horizon.batch_tokens")
+        self.optim = OptimStage(
+            matrix=cell.optim.matrix,
+            version=cell.optim.version,
+            matrix_lr=self.horizon.matrix_lr,
+            embedding_lr=self.horizon.embedding_lr,
+            unembedding_lr=self.horizon.unembedding_lr,
+            scalar_lr=self.horizon.scalar_lr,
+            weight_decay=self.horizon.weight_decay,
+        )
+        self.schedule = ScheduleStage(**cell.schedule.model_dump())
+
+    def tokenizer(self) -> TokenizerStage:
+        settings = self.cell.tokenizer
+        return TokenizerStage(vocab_size=settings.vocab_size, max_chars=settings.max_chars, doc_cap=settings.doc_cap)
+
+    def rows(self) -> RowsStage:
+        return RowsStage(sequence_len=self.cell.model.sequence_len, **self.cell.rows.model_dump())
+
+    def pretrain(self) -> PretrainStage:
+        return PretrainStage(
+            model=self.model,
+            seed=self.cell.seed,
+            steps=self.horizon.steps,
+            batch_rows=self.batch_rows,
+            optim=self.optim,
+            schedule=self.schedule,
+            dtype=self.dtype,
+            compile=self.compile,
+            validation_every=self.cell.validation.every,
+            validation_rows=self.cell.validation.rows,
+            tokens_per_shard=self.cell.data.tokens_per_shard,
+        )
+
+    def finetune(self) -> FinetuneStage:
+        settings = self.cell.finetune
+        tokens = settings.batch_tokens or self.batch_rows * self.cell.model.sequence_len
+        return FinetuneStage(
+            seed=self.cell.seed,
+            mixture=settings.mixture,
+            steps=settings.steps,
+            batch_rows=_whole_rows(tokens, self.cell.model.sequence_len, "finetune.batch_tokens"),
+            lr_fraction=settings.lr_fraction,
+            buffer_size=settings.buffer_size,
+            overlong=settings.overlong,
+            compile=self.compile,
+            validation_every=self.cell.validation.every,
+        )
+
+    def bpb(self) -> BpbStage:
+        return BpbStage(rows=self.cell.bpb.rows, dtype=self.dtype)
+
+    def core(self) -> CoreStage:
+        return CoreStage(**self.cell.core.model_dump(), dtype=self.dtype)
+
+    def chatcore(self) -> ChatcoreStage:
+        return ChatcoreStage(**self.cell.chatcore.model_dump(), dtype=self.dtype)
+
+    def attention(self) -> AttentionStage:
+        return AttentionStage(rows=self.cell.attention.rows, dtype=self.dtype)
+
+    def overhead(self) -> OverheadStage:
+        settings = self.cell.overhead
+        return OverheadStage(
+            model=self.model,
+            repetitions=settings.repetitions,
+            warmup=settings.warmup,
+            batch_rows=settings.batch_rows,
+            device=_device(settings.device),
+            dtype=self.dtype,
+            compile=self.compile,
+        )
+
+    def equivalence(self) -> EquivalenceStage:
+        """The same for every cell of a shape: standard attention against the explicit path at α = 0, one seed."""
+        settings = self.cell.equivalence
+        standard = model_config(self.cell.model_copy(update={"xsa": XsaSettings()}))
+        return EquivalenceStage(
+            model=standard,
+            seed=0,
+            steps=settings.steps,
+            batch_rows=settings.batch_rows,
+            optim=self.optim,
+            schedule=self.schedule,
+            device=_device(settings.device),
+            dtype=self.dtype,
+            compile=self.compile,
+        )
+
+
+def model_config(cell: CellSettings) -> ModelConfig:
+    """The model of a cell. At α = 0 layer set and value are without effect and take one form, so that all such cells are one."""
+    model, xsa = cell.model, cell.xsa
+    layers = _layers(xsa.layers, model.n_layer) if xsa.alpha else tuple(range(model.n_layer))
+    try:
+        return ModelConfig(
+            architecture=model.architecture,
+            vocab_size=cell.tokenizer.vocab_size,
+            sequence_len=model.sequence_len,
+            n_layer=model.n_layer,
+            n_head=model.n_head,
+            n_kv_head=model.n_kv_head or model.n_head,
+            n_embd=model.n_embd,
+            window_pattern=model.window_pattern,
+            alpha=xsa.alpha,
+            xsa_layers=layers,
+            xsa_value=xsa.value if xsa.alpha else "attended",
+        )
+    except ValueError as error:
+        problems = getattr(error, "errors", lambda: [])()
+        raise UserError(
+            "; ".join(str(p.get("ctx", {}).get("error", p["msg"])) for p in problems) or str(error)
+        ) from None
+
+
+def dtype(cell: CellSettings) -> str:
+    """bfloat16 where there is a GPU, float32 elsewhere, unless the cell says."""
+    if cell.precision.dtype != "auto":
+        return cell.precision.dtype
+    return "bfloat16" if has_cuda() else "float32"
+
+
+def _layers(layers: str | tuple[int, ...], n_layer: int) -> tuple[int, ...]:
+    if layers == "all":
+        return tuple(range(n_layer))
+    if isinstance(layers, str):
+        count = int(layers.removeprefix("last:"))
+        if count > n_layer:
+            raise UserError(f"xsa.layers is {layers!r}, but the model has {n_layer} layers; use at most last:{n_layer}")
+        return tuple(range(n_layer - count, n_layer))
+    return tuple(sorted(set(layers)))
+
+
+def _device(device: str) -> str:
+    if device != "auto":
+        return device
+    return "cuda" if has_cuda() else "cpu"
+
+
+def _whole_rows(tokens: int, sequence_len: int, key: str) -> int:
+    rows, rest = divmod(tokens, sequence_len)
+    if rest or not rows:
+        raise UserError(
+            f"{key} = {tokens} is no whole number of rows of {sequence_len} tokens; "
+            f"use {max(rows, 1) * sequence_len} or another multiple of model.sequence_len"
+        )
+    return rows
