@@ -1,0 +1,107 @@
+"""The stage `pretrain`: one model from its first weights over the rows that its horizon needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from xsa.data.tokenizer import Tokenizer
+from xsa.model.nanochat import NanoChat
+from xsa.optim.muon_adamw import MuonAdamW
+from xsa.optim.schedule import lr_multiplier, momentum, weight_decay
+from xsa.store.errors import UserError
+from xsa.store.job import Job
+from xsa.study.stages import PretrainStage
+from xsa.train.checkpoint import CheckpointConfig, as_dtype
+from xsa.train.compiling import loss_sum
+from xsa.train.distributed import ranks
+from xsa.train.loop import Run, use_threads
+from xsa.train.step import Rates, Trainer, micro_batch
+from xsa.train.stream import PretrainBatches, RowStream
+from xsa.train.validate import row_losses
+
+
+def pretrain(job: Job) -> dict[str, Any]:
+    """Train the model of `job.settings` and write checkpoint, log, validation and timing into `job.out`.
+
+    Reads `rows` (in training order), `validation` and `tokenizer`. UserError before the first step where they do not
+    fit the settings, and at any step whose loss or gradient is not finite.
+    """
+    settings: PretrainStage = job.settings
+    use_threads(job)
+    tokenizer = _tokenizer(job)
+    rows = RowStream(job.files("rows", "rows.arrow"), settings.model.sequence_len, settings.model.vocab_size)
+    check_enough(rows, settings)
+    validation = RowStream(
+        [job.file("validation", "rows.arrow")], settings.model.sequence_len, settings.model.vocab_size
+    )
+    with ranks(job.device) as group:
+        say = job.progress.say if group.first else lambda sentence: None
+        model = NanoChat(settings.model, dtype=as_dtype(settings.dtype)).to(group.device)
+        model.init_weights(settings.seed)
+        loss, how = loss_sum(model, settings.compile, group.device, say)
+        size = micro_batch(job.run, settings.model, settings.batch_rows // group.world, group.device)
+        batches = PretrainBatches(rows, settings.batch_rows)
+        trainer = Trainer(model, MuonAdamW(model, settings.optim), batches, rates(settings), loss, size, group)
+
+        look = validation.take(0, min(settings.validation_rows, len(validation)))
+
+        def bpb() -> float:
+            return row_losses(model, look[:, :-1], look[:, 1:], tokenizer.token_bytes, size, group).bpb
+
+        run = Run(job, trainer, settings.steps, settings.validation_every, bpb)
+        run.train()
+        run.finish(lambda run: _config(run, settings, tokenizer))
+        return {**run.notes(), **how, "validation_rows": len(look)}
+
+
+def rates(settings: PretrainStage) -> Callable[[int], Rates]:
+    """The schedule of a pretraining run as a function of the step (0-based)."""
+    steps, schedule = settings.steps, settings.schedule
+    return lambda step: Rates(
+        lr_multiplier(step, steps, schedule),
+        momentum(step, steps, schedule),
+        weight_decay(step, steps, settings.optim.weight_decay),
+    )
+
+
+def check_enough(rows: RowStream, settings: PretrainStage) -> None:
+    """UserError where training would run out of rows, with the number of shards and the setting that would do."""
+    needed, found, T = settings.steps * settings.batch_rows, len(rows), settings.model.sequence_len
+    if found >= needed:
+        return
+    per_shard = rows.lengths()
+    least = min(per_shard) * T
+    advice = (
+        f"About {math.ceil(needed * len(per_shard) / max(found, 1))} shards would do: data.tokens_per_shard says "
+        f"{settings.tokens_per_shard:,}, the shards here hold from {least:,} tokens on; set it to {max(least, 1):,}, and make "
+        "sure that the dataset has that many training shards"
+    )
+    raise UserError(
+        f"training needs {needed:,} rows of {T} tokens ({settings.steps:,} steps of {settings.batch_rows}), but the "
+        f"{len(per_shard)} training shards hold {found:,}. {advice}"
+    )
+
+
+def _tokenizer(job: Job) -> Tokenizer:
+    path = job.file("tokenizer", "tokenizer.json")
+    tokenizer = Tokenizer.load(path)
+    if tokenizer.vocab_size != job.settings.model.vocab_size:
+        raise UserError(
+            f"the model's vocab_size is {job.settings.model.vocab_size}, {path} has {tokenizer.vocab_size} entries; set "
+            f"tokenizer.vocab_size to {tokenizer.vocab_size}"
+        )
+    return tokenizer
+
+
+def _config(run: Run, settings: PretrainStage, tokenizer: Tokenizer) -> CheckpointConfig:
+    return CheckpointConfig(
+        model=settings.model,
+        stage="pretrain",
+        step=run.position.step,
+        tokens=run.tokens,
+        vocab_sha256=tokenizer.sha256,
+        training=settings.model_dump(mode="json"),
+        data_stream_sha256=run.position.stream,
+    )

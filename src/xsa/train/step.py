@@ -1,0 +1,129 @@
+"""One training step over a global batch of R rows, however they are cut.
+
+The R rows are split over ranks, each rank's part into micro-batches. Each micro-batch's summed loss is divided by the
+number of targets in the whole batch, so that gradients and loss are those of the batch's mean, whatever the cut.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+
+from xsa.model.nanochat import NanoChat
+from xsa.optim.muon_adamw import MuonAdamW
+from xsa.store.errors import UserError
+from xsa.study.architecture import ModelConfig
+from xsa.study.settings import RunSettings
+from xsa.train.compiling import LossSum
+from xsa.train.distributed import Ranks
+from xsa.train.stream import Batch, Batches
+
+_CPU_ROWS = 16
+
+
+class Rates(NamedTuple):
+    """What the schedule sets before an update."""
+
+    lr_multiplier: float
+    momentum: float
+    weight_decay: float
+
+
+class Update(NamedTuple):
+    """What one step did: raw mean loss over the global batch before the update, norm of its gradient, rates, batch."""
+
+    loss: float
+    grad_norm: float
+    rates: Rates
+    batch: Batch
+
+
+class NotFiniteError(UserError):
+    """A loss or gradient that is not a finite number. `step` counts the updates done before."""
+
+    def __init__(self, step: int, loss: float, culprit: str):
+        self.step, self.culprit = step, culprit
+        super().__init__(
+            f"step {step + 1} is not finite: its loss is {loss}, and the first tensor that is not finite is {culprit}"
+        )
+
+
+class Trainer:
+    """Model, optimizer and data of a run, taking one step at a time."""
+
+    def __init__(
+        self,
+        model: NanoChat,
+        optimizer: MuonAdamW,
+        batches: Batches,
+        rates: Callable[[int], Rates],
+        loss_sum: LossSum,
+        micro_batch: int,
+        ranks: Ranks = Ranks(),  # noqa: B008 - immutable
+    ):
+        self.model, self.optimizer, self.batches, self.rates = model, optimizer, batches, rates
+        self.loss_sum, self.micro_batch, self.ranks = loss_sum, micro_batch, ranks
+        self.part = ranks.part(batches.batch_rows)
+
+    def step(self, step: int) -> Update:
+        """Do update number `step` (0-based). NotFiniteError, before anything is updated, where it would ruin the weights."""
+        batch = self.batches.read(step)
+        loss = self._backward(batch)
+        self.ranks.sum_gradients(self.model.parameters())
+        (loss,) = self.ranks.sum([loss])
+        norm = torch.linalg.vector_norm(self.optimizer.gradient_norms(), dtype=torch.float64).item()
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            raise NotFiniteError(step, loss, self._culprit())
+        rates = self.rates(step)
+        self.optimizer.set(*rates)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return Update(loss, norm, rates, batch)
+
+    def _culprit(self) -> str:
+        """The first tensor that is not finite: a parameter, else a gradient."""
+        for kind in ("parameter", "gradient"):
+            name = self.optimizer.first_nonfinite(kind)
+            if name is not None:
+                return name if kind == "parameter" else f"the gradient of {name}"
+        return "the loss itself"
+
+    def _backward(self, batch: Batch) -> float:
+        """Accumulate this rank's gradients; its share of the mean loss, summed in float64."""
+        count = int((batch.targets_RT >= 0).sum())
+        device = self.ranks.device
+        total = torch.zeros((), dtype=torch.float64, device=device)
+        first, end = self.part
+        for start in range(first, end, self.micro_batch):
+            rows = slice(start, min(start + self.micro_batch, end))
+            tokens_BT = torch.from_numpy(batch.inputs_RT[rows]).to(device)
+            targets_BT = torch.from_numpy(batch.targets_RT[rows]).to(device)
+            try:
+                loss = self.loss_sum(tokens_BT, targets_BT) / max(count, 1)
+                loss.backward()
+            except torch.OutOfMemoryError:
+                raise UserError(
+                    f"a micro-batch of {self.micro_batch} rows does not fit into the memory of {device}; set run.micro_batch "
+                    f"to {max(self.micro_batch // 2, 1)} (it changes no result beyond rounding)"
+                ) from None
+            total += loss.detach().double()
+        return total.item()
+
+
+def micro_batch(run: RunSettings, config: ModelConfig, rows: int, device: torch.device) -> int:
+    """Rows that a device takes at once, out of its `rows` of a step: `run.micro_batch`, else what memory allows.
+
+    On a CPU 16. On a GPU as many as fill half its memory by this estimate of bytes a row: 12 a logit (float32 logits,
+    their softcap and gradient) and 40 a layer, token and channel. Then the largest divisor of `rows` not above that, so
+    that all micro-batches have one shape and nothing is compiled twice.
+    """
+    if run.micro_batch is not None:
+        return min(run.micro_batch, rows)
+    most = _CPU_ROWS
+    if device.type == "cuda":
+        row_bytes = config.sequence_len * (12 * config.padded_vocab + 40 * config.n_layer * config.n_embd)
+        most = max(1, torch.cuda.get_device_properties(device).total_memory // 2 // row_bytes)
+    return max(size for size in range(1, min(most, rows) + 1) if rows % size == 0)
