@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from array import array
+from bisect import bisect_right
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,21 +23,27 @@ class Mixture(Sequence[Conversation]):
     """
 
     def __init__(self, parts: list[tuple[str, Sequence[Conversation], int, int]], seed: int, notes: list[str]):
-        self._sets = [rows for _, rows, _, _ in parts]
         self.notes = notes
         self.sizes: dict[str, int] = {}
-        self._order: list[tuple[int, int]] = []
-        for number, (name, _, size, repeat) in enumerate(parts):
+        self._sets: list[Sequence[Conversation]] = []
+        self._starts = [0]
+        for name, rows, size, repeat in parts:
             self.sizes[name] = self.sizes.get(name, 0) + size * repeat
-            self._order += [(number, row) for row in range(size)] * repeat
-        random.Random(seed).shuffle(self._order)
+            for _ in range(repeat):
+                self._sets.append(rows)
+                self._starts.append(self._starts[-1] + size)
+        # The standard library's shuffle, for its order has stayed the same over versions; numpy promises no such thing.
+        order = list(range(self._starts[-1]))
+        random.Random(seed).shuffle(order)
+        self._order = array("l", order)
 
     def __len__(self) -> int:
         return len(self._order)
 
     def __getitem__(self, index: int) -> Conversation:
-        number, row = self._order[index]
-        return self._sets[number][row]
+        place = self._order[index]
+        number = bisect_right(self._starts, place) - 1
+        return self._sets[number][place - self._starts[number]]
 
 
 def mixture(items: Sequence[MixtureItem], folder: Path, seed: int, split: str = "train") -> Mixture:
