@@ -94,12 +94,13 @@ def fabricate(
                         _record(folder, stage, label, notes or {}, settings if stage == "pretrain" else None)
                         inputs.setdefault(stage, []).append(folder)
                     results[stage] = folder.name
-                factors = {"shape": shape["name"], "xsa.alpha": alpha, "seed": seed}
+                factors = {"xsa.alpha": alpha, "seed": seed}
                 cells.append(
                     {
                         "cell": cell,
                         "shape": name,
                         "factors": factors,
+                        "data": "builtin",
                         "settings": settings.model_dump(mode="json"),
                         "results": results,
                     }
@@ -108,11 +109,7 @@ def fabricate(
         study="fabricated",
         title="Fabricated study" + (" " + HOSTILE if hostile else ""),
         question="Does exclusive self-attention help when the numbers are made up?",
-        factors={
-            "shape": tuple(shape["name"] for shape in SHAPES[:shapes]),
-            "xsa.alpha": (0.0, 1.0),
-            "seed": tuple(range(seeds)),
-        },
+        factors={"xsa.alpha": (0.0, 1.0), "seed": tuple(range(seeds))},
         baseline={"xsa.alpha": 0.0},
         cells=tuple(cells),
         claims_sha256=None,

@@ -1,0 +1,218 @@
+"""The stage `analyse`: tables, figures and a summary of a study, from the JSON and parquet of its results alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from xsa.analyse.arms import Arm, Cell, Grid, read_grid
+from xsa.analyse.checks import (
+    data_streams,
+    environment,
+    equivalence_rows,
+    missing,
+    not_taken,
+    overhead_rows,
+    training_notes,
+)
+from xsa.analyse.compare import metric_rows, task_rows
+from xsa.analyse.curves import SMOOTHING, arm_curve, curve_rows, loss_gap, stability, validation_rows
+from xsa.analyse.figure import Drawn
+from xsa.analyse.figure_curves import draw_conventions, draw_gap, draw_loss, draw_validation
+from xsa.analyse.figure_differences import draw_metrics, draw_overhead, draw_tasks
+from xsa.analyse.figure_layers import draw_alignment, draw_diagonal
+from xsa.analyse.layers import attention_means, layer_rows
+from xsa.analyse.metrics import METRICS
+from xsa.analyse.results import Results
+from xsa.analyse.statistics import CONFIDENCE, RESAMPLES
+from xsa.analyse.style import Colours, figure_style
+from xsa.analyse.tables import Column, write_table
+from xsa.store.files import write_json
+from xsa.store.job import Job
+from xsa.study.stages import AnalyseStage
+
+_CELL_COLUMNS = (
+    Column("shape", "Shape"),
+    Column("arm", "Arm"),
+    Column("seed", "Seed"),
+    *(Column(metric.id, metric.name, 4) for metric in METRICS),
+)
+_METRIC_COLUMNS = (
+    Column("shape", "Shape"),
+    Column("arm", "Arm"),
+    Column("name", "Metric"),
+    Column("baseline_mean", "Baseline", 4),
+    Column("arm_mean", "Arm's mean", 4),
+    Column("delta", "Δ", 4, signed=True),
+    Column("relative_percent", "%", 2, signed=True),
+    Column(("seed_lo", "seed_hi"), "95 % over seeds", 4, signed=True),
+    Column(("item_lo", "item_hi"), "95 % over items", 4, signed=True),
+    Column("n_seeds", "Seeds"),
+    Column("verdict", "Verdict"),
+)
+_TASK_COLUMNS = (
+    Column("shape", "Shape"),
+    Column("arm", "Arm"),
+    Column("suite", "Suite"),
+    Column("task", "Task"),
+    Column("items", "Items"),
+    Column("baseline_accuracy", "Baseline", 3),
+    Column("arm_accuracy", "Arm's mean", 3),
+    Column("delta", "Δ", 3, signed=True),
+    Column(("item_lo", "item_hi"), "95 % over items", 3, signed=True),
+    Column("verdict", "Verdict"),
+)
+_CURVE_COLUMNS = (
+    Column("shape", "Shape"),
+    Column("arm", "Arm"),
+    Column("seed", "Seed"),
+    Column("step", "Step"),
+    Column("loss", "Loss", 4),
+    Column("smoothed", "Smoothed", 4),
+)
+_LAYER_COLUMNS = (
+    Column("shape", "Shape"),
+    Column("arm", "Arm"),
+    Column("seed", "Seed"),
+    Column("layer", "Layer"),
+    Column("measure", "Measure"),
+    Column("mean", "Mean", 4),
+    Column(("lowest", "highest"), "Range over heads", 4),
+)
+_OVERHEAD_COLUMNS = (
+    Column("shape", "Shape"),
+    Column("arm", "Arm"),
+    Column("mode", "Mode"),
+    Column("phase", "Phase"),
+    Column("ratio", "Ratio", 4),
+    Column(("lo", "hi"), "95 %", 4),
+    Column("exceeds_noise", "More than noise"),
+)
+_EQUIVALENCE_COLUMNS = (
+    Column("shape", "Shape"),
+    Column("dtype", "dtype"),
+    Column("device", "Device"),
+    Column("forward_max_abs", "Logits"),
+    Column("loss_abs", "Loss"),
+    Column("gradient_max_rel", "Gradients (relative)"),
+    Column("steps", "Steps"),
+    Column("loss_max_abs", "Loss while training"),
+    Column("parameters_max_rel", "Parameters (relative)"),
+    Column("bitwise", "Bitwise equal"),
+)
+
+
+def analyse(job: Job) -> dict[str, Any]:
+    """Write tables/, figures/ and summary.json of the study in `job.settings` into `job.out`.
+
+    Measurements that were not taken are left out and named in the summary.
+    """
+    settings: AnalyseStage = job.settings
+    grid, results = read_grid(settings), Results(job)
+    found = {
+        "cells": [_cell_row(results, grid, cell) for cell in grid.cells],
+        "metrics": metric_rows(results, grid),
+        "tasks": task_rows(results, grid),
+        "layers": layer_rows(results, grid),
+        "overhead": overhead_rows(results, grid),
+        "equivalence": equivalence_rows(results, grid),
+        "validation": validation_rows(results, grid),
+    }
+    job.progress.say(f"{len(grid.cells)} cells in {len(grid.arms)} arms, {len(found['metrics'])} changes measured")
+    arms = [arm for shape in grid.shapes for arm in grid.arms_of(shape)]
+    curves = [curve for arm in arms if (curve := arm_curve(results, arm))]
+    _write_tables(job.out / "tables", found, curves)
+    with figure_style():
+        figures = _draw(job.out / "figures", found, curves, results, grid)
+    write_json(job.out / "figures" / "figures.json", [vars(figure) for figure in figures])
+    write_json(job.out / "summary.json", _summary(settings, results, grid, found, figures))
+    return {"cells": len(grid.cells), "figures": len(figures), "missing": len(missing(grid))}
+
+
+def _cell_row(results: Results, grid: Grid, cell: Cell) -> dict[str, Any]:
+    arm = _arm_of(grid, cell)
+    row = {"cell": cell.name, "shape": cell.shape, "arm": arm.label, "seed": cell.seed}
+    trained = {"steps": cell.settings.get("steps"), "batch_rows": cell.settings.get("batch_rows")}
+    return row | trained | {metric.id: metric.value(results, cell) for metric in METRICS}
+
+
+def _arm_of(grid: Grid, cell: Cell) -> Arm:
+    return next(arm for arm in grid.arms if cell in arm.cells.values())
+
+
+def _write_tables(folder: Path, found: dict[str, list], curves: list) -> None:
+    write_table(folder, "cells", found["cells"], _CELL_COLUMNS)
+    write_table(folder, "metrics", found["metrics"], _METRIC_COLUMNS)
+    write_table(folder, "tasks", found["tasks"], _TASK_COLUMNS)
+    write_table(folder, "alignment", found["layers"], _LAYER_COLUMNS)
+    write_table(folder, "overhead", found["overhead"], _OVERHEAD_COLUMNS)
+    write_table(folder, "equivalence", found["equivalence"], _EQUIVALENCE_COLUMNS)
+    write_table(folder, "curves", curve_rows(curves), _CURVE_COLUMNS)
+
+
+def _draw(folder: Path, found: dict[str, list], curves: list, results: Results, grid: Grid) -> list[Drawn]:
+    """Every figure that there are numbers for."""
+    folder.mkdir(parents=True, exist_ok=True)
+    colours = Colours(grid.labels)
+    gaps = [gap for comparison in grid.comparisons if (gap := loss_gap(results, comparison))]
+    core, chatcore = ([row for row in found["tasks"] if row["suite"] == suite] for suite in ("core", "chatcore"))
+    drawings = (
+        (found["metrics"], lambda rows: draw_metrics(folder, rows, colours)),
+        (curves, lambda rows: draw_loss(folder, rows, colours)),
+        (gaps, lambda rows: draw_gap(folder, rows, colours)),
+        (found["validation"], lambda rows: draw_validation(folder, rows, colours)),
+        (found["layers"], lambda rows: draw_alignment(folder, rows, colours)),
+        (found["layers"], lambda rows: draw_diagonal(folder, rows, colours)),
+        (core, lambda rows: draw_tasks(folder, "core", rows, colours)),
+        (chatcore, lambda rows: draw_tasks(folder, "chatcore", rows, colours)),
+        (found["overhead"], lambda rows: draw_overhead(folder, rows, colours)),
+        (gaps, lambda rows: draw_conventions(folder, rows, colours)),
+    )
+    return [draw(rows) for rows, draw in drawings if rows]
+
+
+def _summary(
+    settings: AnalyseStage, results: Results, grid: Grid, found: dict[str, list], figures: list[Drawn]
+) -> dict[str, Any]:
+    """Everything that the page says in words or small tables."""
+    colours = Colours(grid.labels)
+    arms = [
+        {
+            "shape": arm.shape,
+            "label": arm.label,
+            "is_baseline": arm.is_baseline,
+            "factors": arm.factors,
+            "seeds": arm.seeds,
+            "cells": [arm.cells[seed].name for seed in arm.seeds],
+            "colour": colours.colour(arm.label),
+            "training": {str(seed): notes for seed, notes in training_notes(results, arm).items()},
+        }
+        for shape in grid.shapes
+        for arm in grid.arms_of(shape)
+    ]
+    places = {
+        cell.name: {"factors": cell.factors, "settings": cell.settings, "results": cell.results} for cell in grid.cells
+    }
+    return {
+        "study": settings.study,
+        "title": settings.title,
+        "question": settings.question,
+        "factors": {name: list(values) for name, values in settings.factors.items()},
+        "baseline": settings.baseline,
+        "shapes": grid.shapes,
+        "arms": arms,
+        "cells": [row | places[row["cell"]] for row in found["cells"]],
+        "metrics": found["metrics"],
+        "tasks": found["tasks"],
+        "attention": attention_means(found["layers"]),
+        "overhead": found["overhead"],
+        "equivalence": found["equivalence"],
+        "stability": stability(results, grid),
+        "streams": data_streams(results, grid),
+        "environment": environment(results),
+        "missing": missing(grid),
+        "not_taken": not_taken(grid),
+        "uncompared": [{"shape": arm.shape, "arm": arm.label} for arm in grid.uncompared()],
+        "method": {"smoothing": SMOOTHING, "confidence": CONFIDENCE, "resamples": RESAMPLES},
+        "figures": [figure.name for figure in figures],
+    }

@@ -1,0 +1,263 @@
+"""Figures along training: loss, loss difference between arms, validation bpb, and the logging conventions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from xsa.analyse.curves import SMOOTHING, ArmCurve, Gap, convention_gaps, curve_rows, thin, window
+from xsa.analyse.figure import Drawn
+from xsa.analyse.style import QUIET, Colours, finish, panels, plain, save
+from xsa.analyse.tables import number
+
+BINS = 150  # of the faint band that shows the raw loss
+EARLY = 0.05  # the first 5 % of the steps may run off the top
+
+
+def draw_loss(folder: Path, curves: Sequence[ArmCurve], colours: Colours) -> Drawn:
+    """Training loss of every arm: smoothed mean over seeds, range over seeds, and the raw loss's range behind."""
+    shapes = list(dict.fromkeys(curve.shape for curve in curves))
+    figure, axes = panels(len(shapes))
+    for ax, shape in zip(axes, shapes, strict=True):
+        mine = [curve for curve in curves if curve.shape == shape]
+        scale, unit = token_unit(max(curve.tokens_N[-1] for curve in mine))
+        for curve in mine:
+            colour = colours.colour(curve.label)
+            _band(ax, curve.tokens_N / scale, curve.raw_SN, colour, alpha=0.13, bins=BINS)
+            _mean_and_range(ax, curve.tokens_N / scale, curve.smooth_SN, colour)
+        ax.set_ylim(*_loss_limits(mine))
+        ax.set(title=plain(shape), xlabel=f"training tokens ({unit})", ylabel="training loss (nats per token)")
+    labels = list(dict.fromkeys(curve.label for curve in curves))
+    handles = [Line2D([], [], color=colours.colour(label), label=plain(label)) for label in labels]
+    handles.append(Patch(color=QUIET, alpha=0.25, label="raw loss of single steps, range"))
+    title = "Training loss of both arms" if len(labels) == 2 else "Training loss of each arm"
+    finish(figure, title, handles)
+    ends = [
+        f"{curve.shape}, {curve.label}: {number(float(np.mean(curve.raw_SN[:, -window(len(curve.step_N)) :])), 4)}"
+        for curve in curves
+    ]
+    caption = (
+        f"Raw mean loss over the whole global batch against tokens seen after the update. Lines: {SMOOTHING}, then the "
+        f"mean over seeds; the band around a line is the range over seeds, the faint band the range of the raw losses. "
+        f"Mean loss of the last 1 % of the steps in nats per token: {'; '.join(ends)}. "
+        f"The first {EARLY:.0%} of the steps run off the top."
+    )
+    drawn = Drawn(
+        "loss", title, caption, f"Line chart of training loss against tokens, by shape and arm. {'; '.join(ends)}."
+    )
+    save(figure, folder, drawn.name, drawn.alt, curve_rows(list(curves)))
+    return drawn
+
+
+def draw_gap(folder: Path, gaps: Sequence[Gap], colours: Colours) -> Drawn:
+    """Loss of each arm less its baseline's at the same step: mean over seeds and range."""
+    shapes = list(dict.fromkeys(gap.comparison.arm.shape for gap in gaps))
+    figure, axes = panels(len(shapes))
+    rows, ends = [], []
+    for ax, shape in zip(axes, shapes, strict=True):
+        mine = [gap for gap in gaps if gap.comparison.arm.shape == shape]
+        scale, unit = token_unit(max(gap.tokens_N[-1] for gap in mine))
+        ax.axhline(0, color=QUIET, linewidth=1)
+        for gap in mine:
+            colour = colours.colour(gap.comparison.arm.label)
+            _band(ax, gap.tokens_N / scale, gap.raw_SN, colour, alpha=0.13, bins=BINS)
+            _mean_and_range(ax, gap.tokens_N / scale, gap.smooth_SN, colour)
+            rows += _gap_rows(gap)
+            ends.append(_gap_end(gap))
+        ax.set_ylim(*_gap_limits([gap.smooth_SN for gap in mine]))
+        ax.set(title=plain(shape), xlabel=f"training tokens ({unit})", ylabel="loss difference (nats per token)")
+    handles = _arm_handles(gaps, colours)
+    handles.append(Patch(color=QUIET, alpha=0.25, label="difference of single steps, range"))
+    title = "Training loss of each arm less the baseline's, same rows and seed"
+    finish(figure, title, handles)
+    caption = (
+        f"Below zero the arm fits better. Both arms read the same rows at a step, so their common noise cancels. Lines: "
+        f"{SMOOTHING}, then the mean over seeds with their range. Mean difference over the last 1 % of the steps: "
+        f"{'; '.join(ends)}. The first {EARLY:.0%} of the steps may run off the frame."
+    )
+    drawn = Drawn(
+        "loss_difference", title, caption, f"Line chart of the loss difference between arms. {'; '.join(ends)}."
+    )
+    save(figure, folder, drawn.name, drawn.alt, rows)
+    return drawn
+
+
+def draw_validation(folder: Path, rows: Sequence[dict[str, Any]], colours: Colours) -> Drawn:
+    """Validation bpb at every look during training, a thin line a seed and a thick one for their mean."""
+    shapes = list(dict.fromkeys(row["shape"] for row in rows))
+    figure, axes = panels(len(shapes))
+    labels, ends = list(dict.fromkeys(row["arm"] for row in rows)), []
+    for ax, shape in zip(axes, shapes, strict=True):
+        scale, unit = token_unit(max(row["tokens"] for row in rows if row["shape"] == shape))
+        for label in labels:
+            mine = [row for row in rows if row["shape"] == shape and row["arm"] == label]
+            if not mine:
+                continue
+            by_seed: dict[int, list] = {}
+            for row in mine:
+                by_seed.setdefault(row["seed"], []).append((row["tokens"], row["bpb"]))
+            colour = colours.colour(label)
+            for looks in by_seed.values():
+                ax.plot(*np.array(looks).T * np.array([[1 / scale], [1]]), color=colour, linewidth=0.6, alpha=0.6)
+            shared = sorted(set.intersection(*({look[0] for look in looks} for looks in by_seed.values())))
+            means = [np.mean([dict(looks)[tokens] for looks in by_seed.values()]) for tokens in shared]
+            ax.plot(np.array(shared) / scale, means, color=colour, marker=colours.marker(label))
+            if means:
+                ends.append(f"{shape}, {label}: {number(float(means[-1]), 4)}")
+        ax.set_ylim(*_validation_limits([row for row in rows if row["shape"] == shape]))
+        ax.set(title=plain(shape), xlabel=f"training tokens ({unit})", ylabel="validation loss (bits per byte)")
+    handles = [
+        Line2D([], [], color=colours.colour(label), marker=colours.marker(label), label=plain(label))
+        for label in labels
+    ]
+    title = "Validation bits per byte during training"
+    finish(figure, title, handles)
+    caption = (
+        "Looks at the same validation rows during training; thin lines are seeds, thick ones their mean. Last look in "
+        f"bits per byte: {'; '.join(ends)}. Stage bpb measures more rows after training, so its numbers differ a little."
+    )
+    drawn = Drawn("validation_bpb", title, caption, f"Line chart of validation bits per byte. {'; '.join(ends)}.")
+    save(figure, folder, drawn.name, drawn.alt, list(rows))
+    return drawn
+
+
+_CONVENTIONS = {
+    "ours": ("both arms logged as here", "-"),
+    "other": ("both arms subsampled, indexed before the update, exponential mean", "--"),
+    "mixed": ("the arm logged in that other way, the baseline as here", ":"),
+}
+
+
+def draw_conventions(folder: Path, gaps: Sequence[Gap], colours: Colours) -> Drawn:
+    """The same loss difference as other ways of logging would have drawn it."""
+    shapes = list(dict.fromkeys(gap.comparison.arm.shape for gap in gaps))
+    figure, axes = panels(len(shapes))
+    rows, words = [], []
+    for ax, shape in zip(axes, shapes, strict=True):
+        mine = [gap for gap in gaps if gap.comparison.arm.shape == shape]
+        scale, unit = token_unit(max(gap.tokens_N[-1] for gap in mine))
+        ax.axhline(0, color=QUIET, linewidth=1)
+        seen = []
+        for gap in mine:
+            label, series = gap.comparison.arm.label, convention_gaps(gap)
+            index = thin(len(gap.step_N))
+            for name, values in series.items():
+                ax.plot(
+                    gap.tokens_N[index] / scale,
+                    values[index],
+                    color=colours.colour(label),
+                    linestyle=_CONVENTIONS[name][1],
+                    linewidth=1.2,
+                )
+            seen += list(series.values())
+            rows += [
+                {"shape": shape, "arm": label, "step": int(gap.step_N[n]), "tokens": int(gap.tokens_N[n])}
+                | {name: float(values[n]) for name, values in series.items()}
+                for n in index
+            ]
+            late = slice(int(len(gap.step_N) * EARLY), None)
+            worst = max(float(np.abs(series[name][late] - series["ours"][late]).max()) for name in ("other", "mixed"))
+            words.append(f"{shape}, {label}: up to {number(worst, 4)}")
+        ax.set_ylim(*_gap_limits([np.array([values]) for values in seen]))
+        ax.set(title=plain(shape), xlabel=f"training tokens ({unit})", ylabel="loss difference (nats per token)")
+    handles = [Line2D([], [], color=QUIET, linestyle=line, label=text) for text, line in _CONVENTIONS.values()]
+    title = "The same loss difference under other logging conventions"
+    finish(figure, title, handles, columns=1)
+    caption = (
+        "The same logs drawn in three ways. Here the log holds every step's mean loss over the whole global batch under "
+        f"the index after the update, and is smoothed by one rule ({SMOOTHING}). The other convention keeps a hundredth of "
+        "the steps under the index before the update and takes an exponential mean (0.9) of what it kept. It moves the "
+        f"difference, in nats per token after the first {EARLY:.0%} of the steps, by: {'; '.join(words)}. The third "
+        "convention, the loss of the last micro-batch alone, cannot be drawn, for the log does not keep it."
+    )
+    drawn = Drawn(
+        "conventions", title, caption, f"Line chart of one loss difference under three conventions. {'; '.join(words)}."
+    )
+    save(figure, folder, drawn.name, drawn.alt, rows)
+    return drawn
+
+
+def token_unit(tokens: float) -> tuple[float, str]:
+    """The number that token counts up to `tokens` are divided by on an axis, and its name."""
+    for scale, unit in ((1e9, "billions"), (1e6, "millions"), (1e3, "thousands")):
+        if tokens >= scale:
+            return scale, unit
+    return 1.0, "tokens"
+
+
+def _band(ax: Axes, x_N: np.ndarray, values_SN: np.ndarray, colour: str, alpha: float, bins: int) -> None:
+    """The range of the values, over seeds and within each of `bins` stretches of steps."""
+    edges = np.unique(np.linspace(0, len(x_N), min(bins, len(x_N)) + 1).astype(int))[:-1]
+    lowest = np.minimum.reduceat(values_SN.min(axis=0), edges)
+    highest = np.maximum.reduceat(values_SN.max(axis=0), edges)
+    # a stretch stands from its first step to the next one's, so that no range is drawn where it was not seen
+    ax.fill_between(x_N[edges], lowest, highest, step="post", color=colour, alpha=alpha, linewidth=0)
+
+
+def _mean_and_range(ax: Axes, x_N: np.ndarray, values_SN: np.ndarray, colour: str) -> None:
+    index = thin(len(x_N))
+    if len(values_SN) > 1:
+        lowest, highest = values_SN.min(axis=0)[index], values_SN.max(axis=0)[index]
+        ax.fill_between(x_N[index], lowest, highest, color=colour, alpha=0.3, linewidth=0)
+    ax.plot(x_N[index], values_SN.mean(axis=0)[index], color=colour)
+
+
+def _loss_limits(curves: Sequence[ArmCurve]) -> tuple[float, float]:
+    top = max(float(np.nanmax(curve.smooth_SN[:, int(curve.smooth_SN.shape[1] * EARLY) :])) for curve in curves)
+    bottom = min(float(np.nanmin(curve.smooth_SN)) for curve in curves)
+    return _room(bottom, top)
+
+
+def _validation_limits(rows: Sequence[dict[str, Any]]) -> tuple[float, float]:
+    """All looks but those of the first 5 % of training, where a look at step 0 would dwarf the rest."""
+    end = max(row["tokens"] for row in rows)
+    late = [row["bpb"] for row in rows if row["tokens"] >= EARLY * end]
+    return _room(min(late), max(late))
+
+
+def _gap_limits(series: Sequence[np.ndarray]) -> tuple[float, float]:
+    late = np.concatenate([values_SN[:, int(values_SN.shape[1] * EARLY) :].ravel() for values_SN in series])
+    return _room(min(0.0, float(late.min())), max(0.0, float(late.max())))
+
+
+def _room(bottom: float, top: float) -> tuple[float, float]:
+    margin = 0.06 * (top - bottom) or 1e-6
+    return bottom - margin, top + margin
+
+
+def _arm_handles(gaps: Sequence[Gap], colours: Colours) -> list[Any]:
+    labels = list(dict.fromkeys(gap.comparison.arm.label for gap in gaps))
+    return [Line2D([], [], color=colours.colour(label), label=f"{plain(label)} less baseline") for label in labels]
+
+
+def _gap_rows(gap: Gap) -> list[dict[str, Any]]:
+    return [
+        {
+            "shape": gap.comparison.arm.shape,
+            "arm": gap.comparison.arm.label,
+            "seed": seed,
+            "step": int(gap.step_N[n]),
+            "tokens": int(gap.tokens_N[n]),
+            "difference": float(gap.raw_SN[s, n]),
+            "smoothed": float(gap.smooth_SN[s, n]),
+        }
+        for s, seed in enumerate(gap.comparison.seeds[: len(gap.raw_SN)])
+        for n in thin(len(gap.step_N))
+    ]
+
+
+def _gap_end(gap: Gap) -> str:
+    last = gap.raw_SN[:, -window(len(gap.step_N)) :].mean(axis=1)
+    spread = (
+        f" (seeds {number(float(last.min()), 4, True)} to {number(float(last.max()), 4, True)})"
+        if len(last) > 1
+        else ""
+    )
+    arm = gap.comparison.arm
+    return f"{arm.shape}, {arm.label}: {number(float(last.mean()), 4, True)} nats per token{spread}"

@@ -1,0 +1,153 @@
+"""Figures of differences from the baseline: of every metric, of every task, and of time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from xsa.analyse.figure import Drawn
+from xsa.analyse.statistics import OUTSIDE
+from xsa.analyse.style import INK, QUIET, Colours, finish, panels, plain, save
+from xsa.analyse.tables import number
+
+_SUITES = {"core": "CORE", "chatcore": "ChatCORE"}
+
+
+def draw_metrics(folder: Path, rows: Sequence[dict[str, Any]], colours: Colours) -> Drawn:
+    """Change of every metric against the baseline, by shape and arm, with both intervals; one panel a metric."""
+    metrics = list(dict.fromkeys(row["metric"] for row in rows))
+    most = max(sum(row["metric"] == metric for row in rows) for metric in metrics)
+    figure, axes = panels(len(metrics), width=3.9, height=1.15 + 0.42 * most)
+    several = len({row["arm"] for row in rows}) > 1
+    for ax, metric in zip(axes, metrics, strict=True):
+        mine = [row for row in rows if row["metric"] == metric]
+        names = [
+            f"{plain(row['shape'], 24)}\n{plain(row['arm'], 24)}" if several else plain(row["shape"], 24)
+            for row in mine
+        ]
+        _forest(ax, mine, names, colours)
+        better = f" ({mine[0]['better']} is better)" if mine[0]["better"] else ""
+        ax.set(title=mine[0]["name"] + better, xlabel=f"change ({mine[0]['unit']})")
+    labels = list(dict.fromkeys(row["arm"] for row in rows))
+    title = "Change of each metric against the baseline, with 95 % intervals"
+    finish(figure, title, _forest_handles(labels, colours), columns=3)
+    told = "; ".join(_told(row) for row in rows)
+    caption = (
+        "Change = arm less baseline, paired by seed. Thick bar: 95 % t interval over seeds (none with one seed). Thin bar: "
+        "95 % bootstrap interval over items or validation rows. A filled marker is outside noise: no interval holds zero. "
+        f"{told}."
+    )
+    drawn = Drawn("differences", title, caption, f"Forest plot of changes against the baseline. {told}.")
+    keys = ("shape", "arm", "metric", "unit", "delta", "seed_lo", "seed_hi", "item_lo", "item_hi", "n_seeds", "verdict")
+    save(figure, folder, drawn.name, drawn.alt, [{key: row[key] for key in keys} for row in rows])
+    return drawn
+
+
+def draw_tasks(folder: Path, suite: str, rows: Sequence[dict[str, Any]], colours: Colours) -> Drawn:
+    """Change in accuracy of every task of a suite; one panel a shape."""
+    shapes = list(dict.fromkeys(row["shape"] for row in rows))
+    tasks = list(dict.fromkeys(row["task"] for row in rows))
+    arms = list(dict.fromkeys(row["arm"] for row in rows))
+    figure, axes = panels(len(shapes), width=3.9, height=1.0 + 0.24 * len(tasks) * len(arms), sharey=True)
+    for ax, shape in zip(axes, shapes, strict=True):
+        mine = sorted((row for row in rows if row["shape"] == shape), key=lambda row: tasks.index(row["task"]))
+        _forest(ax, mine, [plain(row["task"], 28) for row in mine], colours)
+        ax.set(title=plain(shape), xlabel="change in accuracy")
+    title = f"Change in accuracy of each {_SUITES[suite]} task"
+    finish(figure, title, _forest_handles(arms, colours), columns=3)
+    outside = [row for row in rows if row["verdict"] == OUTSIDE]
+    told = f"{len(outside)} of {len(rows)} changes are outside noise" + (
+        ": " + "; ".join(f"{row['shape']}, {row['task']} {number(row['delta'], 3, True)}" for row in outside)
+        if outside
+        else ""
+    )
+    caption = (
+        "Change in raw accuracy, arm less baseline, paired by seed and item. Thick bar: 95 % t interval over seeds; thin "
+        f"bar: 95 % bootstrap interval over items. {told}. Of many tasks, one in twenty is outside by chance."
+    )
+    drawn = Drawn(f"{suite}_tasks", title, caption, f"Forest plot by task. {told}.")
+    save(figure, folder, drawn.name, drawn.alt, rows)
+    return drawn
+
+
+def draw_overhead(folder: Path, rows: Sequence[dict[str, Any]], colours: Colours) -> Drawn:
+    """Time of a step, a forward and a backward pass, relative to the baseline's; one panel a shape."""
+    shapes = list(dict.fromkeys(row["shape"] for row in rows))
+    most = max(sum(row["shape"] == shape for row in rows) for shape in shapes)
+    figure, axes = panels(len(shapes), width=3.9, height=1.0 + 0.3 * most)
+    for ax, shape in zip(axes, shapes, strict=True):
+        mine = [row for row in rows if row["shape"] == shape]
+        ax.axvline(0, color=QUIET, linewidth=1)
+        for y, row in enumerate(mine):
+            lo, value, hi = (100 * (row[key] - 1) for key in ("lo", "ratio", "hi"))
+            colour = colours.colour(row["arm"])
+            ax.plot([lo, hi], [y, y], color=colour, linewidth=2)
+            face = colour if row["exceeds_noise"] else "none"
+            ax.plot([value], [y], marker=colours.marker(row["arm"]), color=colour, markerfacecolor=face)
+        ax.set_yticks(range(len(mine)), [f"{row['mode']} {row['phase']}" for row in mine])
+        ax.set_ylim(len(mine) - 0.4, -0.6)
+        ax.grid(axis="y", visible=False)
+        ax.set(title=plain(shape), xlabel="time added (% of the baseline's)")
+    labels = list(dict.fromkeys(row["arm"] for row in rows))
+    handles = [_marker(colours, label, plain(label)) for label in labels]
+    handles.append(Line2D([], [], color=INK, marker="o", markerfacecolor="none", linestyle="", label="inside noise"))
+    title = "Time that the projection adds, with 95 % intervals"
+    finish(figure, title, handles)
+    told = "; ".join(
+        f"{row['shape']}, {row['arm']}, {row['mode']} {row['phase']}: {number(100 * (row['ratio'] - 1), 1, True)} % "
+        f"[{number(100 * (row['lo'] - 1), 1, True)}, {number(100 * (row['hi'] - 1), 1, True)}]"
+        for row in rows
+        if row["phase"] == "step"
+    )
+    devices = ", ".join(sorted({str(row["device"]) for row in rows}))
+    caption = (
+        f"Ratio of median times on {devices}, arms timed in turn; bars are 95 % bootstrap intervals, filled markers "
+        f"exclude zero. Whole steps: {told}."
+    )
+    drawn = Drawn("overhead", title, caption, f"Dot plot of added time. {told}.")
+    save(figure, folder, drawn.name, drawn.alt, rows)
+    return drawn
+
+
+def _forest(ax: Axes, rows: Sequence[dict[str, Any]], names: Sequence[str], colours: Colours) -> None:
+    """A point and two bars for each row, from above down."""
+    ax.axvline(0, color=QUIET, linewidth=1)
+    for y, row in enumerate(rows):
+        colour = colours.colour(row["arm"])
+        if row["seed_lo"] is not None:
+            ax.plot(
+                [row["seed_lo"], row["seed_hi"]], [y, y], color=colour, linewidth=4, alpha=0.35, solid_capstyle="butt"
+            )
+        if row["item_lo"] is not None:
+            ax.plot([row["item_lo"], row["item_hi"]], [y, y], color=colour, linewidth=1.3, marker="|", markersize=7)
+        face = colour if row["verdict"] == OUTSIDE else "white"
+        ax.plot([row["delta"]], [y], marker=colours.marker(row["arm"]), color=colour, markerfacecolor=face, zorder=5)
+    ax.set_yticks(range(len(rows)), names)
+    ax.set_ylim(len(rows) - 0.4, -0.6)
+    ax.grid(axis="y", visible=False)
+    ax.locator_params(axis="x", nbins=5)
+
+
+def _marker(colours: Colours, label: str, text: str) -> Line2D:
+    return Line2D([], [], color=colours.colour(label), marker=colours.marker(label), linestyle="", label=text)
+
+
+def _forest_handles(labels: Sequence[str], colours: Colours) -> list[Line2D]:
+    return [
+        *(_marker(colours, label, plain(label)) for label in labels),
+        Line2D([], [], color=INK, linewidth=4, alpha=0.35, label="interval over seeds"),
+        Line2D([], [], color=INK, linewidth=1.3, marker="|", label="interval over items or rows"),
+        Line2D([], [], color=INK, marker="o", linestyle="", label="outside noise"),
+        Line2D(
+            [], [], color=INK, marker="o", linestyle="", markerfacecolor="white", label="inside noise, or cannot tell"
+        ),
+    ]
+
+
+def _told(row: dict[str, Any]) -> str:
+    relative = "" if row["relative_percent"] is None else f" ({number(row['relative_percent'], 2, True)} %)"
+    return f"{row['shape']}, {row['arm']}, {row['name']}: {number(row['delta'], 4, True)}{relative}, {row['verdict']}"

@@ -1,0 +1,110 @@
+"""What a cell is measured by: each metric's name, unit, source, direction, and its value for a cell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from xsa.analyse.arms import Cell
+from xsa.analyse.curves import smooth
+from xsa.analyse.results import Results
+
+
+@dataclass(frozen=True)
+class Metric:
+    """`better` is "lower" or "higher", or None where neither is. `source` says where the number comes from."""
+
+    id: str
+    name: str
+    unit: str
+    stage: str
+    better: str | None
+    source: str
+    value: Callable[[Results, Cell], float | None]
+
+
+def _bpb(results: Results, cell: Cell) -> float | None:
+    return _entry(results.json(cell, "bpb", "bpb.json"), "bpb")
+
+
+def _core(results: Results, cell: Cell) -> float | None:
+    return _entry(results.json(cell, "core", "core.json"), "core")
+
+
+def _chatcore(results: Results, cell: Cell) -> float | None:
+    return _entry(results.json(cell, "chatcore", "chatcore.json"), "chatcore")
+
+
+def _train_loss(results: Results, cell: Cell) -> float | None:
+    log = results.parquet(cell, "pretrain", "log.parquet")
+    return None if log is None or log.empty else float(smooth(log["loss"].to_numpy(), ending=True))
+
+
+def _last_look(results: Results, cell: Cell) -> float | None:
+    looks = results.parquet(cell, "pretrain", "validation.parquet")
+    return None if looks is None or looks.empty else float(looks["bpb"].iloc[-1])
+
+
+def _attention(measure: str) -> Callable[[Results, Cell], float | None]:
+    def value(results: Results, cell: Cell) -> float | None:
+        return _entry((results.json(cell, "attention", "attention.json") or {}).get("means"), measure)
+
+    return value
+
+
+def _entry(values: dict[str, Any] | None, name: str) -> float | None:
+    found = None if values is None else values.get(name)
+    return None if found is None else float(found)
+
+
+METRICS = (
+    Metric("bpb", "Validation bpb", "bits per byte", "bpb", "lower", "stage bpb, after training", _bpb),
+    Metric(
+        "last_bpb",
+        "Validation bpb, last look",
+        "bits per byte",
+        "pretrain",
+        "lower",
+        "the last of the looks taken during training, on fewer rows than stage bpb",
+        _last_look,
+    ),
+    Metric(
+        "train_loss",
+        "Training loss, end",
+        "nats per token",
+        "pretrain",
+        "lower",
+        "mean raw loss of the last 1 % of the steps",
+        _train_loss,
+    ),
+    Metric("core", "Base CORE", "centred accuracy", "core", "higher", "stage core, before fine-tuning", _core),
+    Metric("chatcore", "ChatCORE", "centred accuracy", "chatcore", "higher", "stage chatcore, fine-tuned", _chatcore),
+    Metric(
+        "cos_y_v",
+        "Self-alignment cos(y, v)",
+        "cosine",
+        "attention",
+        None,
+        "mean over layers, heads and positions from 1 on, before the projection",
+        _attention("cos_y_v"),
+    ),
+    Metric(
+        "cos_y_v_centred",
+        "Centred cos(y, v)",
+        "cosine",
+        "attention",
+        None,
+        "as cos(y, v), of vectors centred over tokens",
+        _attention("cos_y_v_centred"),
+    ),
+    Metric(
+        "diagonal",
+        "Diagonal weight a_ii",
+        "attention weight",
+        "attention",
+        None,
+        "mean over layers, heads and positions from 1 on",
+        _attention("diagonal"),
+    ),
+)
