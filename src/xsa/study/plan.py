@@ -14,7 +14,7 @@ from xsa.store.files import canonical_json
 from xsa.study.lock import StagesLock
 from xsa.study.resolve import Resolved
 from xsa.study.settings import BuiltinData, CellSettings, HubData, LocalData, Sets
-from xsa.study.sources import folder_sha256, local_shards, remembered_sha256
+from xsa.study.sources import HashCache, local_shards
 from xsa.study.stages import AnalyseStage, ReportStage, SetsStage, ShardStage, TokensStage
 from xsa.study.study import LoadedStudy, Point
 
@@ -63,12 +63,13 @@ class Plan:
 
     def __init__(self, loaded: LoadedStudy, lock: StagesLock, results: Path):
         self.loaded, self.study, self._lock = loaded, loaded.study, lock
-        self._hash_cache = results / ".state" / "hashes.json"
+        self._hashes = HashCache(results / ".state" / "hashes.json")
         self.results: dict[tuple[str, str], Result] = {}
         self._memo: dict[Any, Any] = {}
         self.cells = self._cells()
         self.analyse = self._analyse()
         self.report = self._report()
+        self._hashes.save()
 
     # --- the grid ---
 
@@ -198,7 +199,7 @@ class Plan:
             return self._result("shard", f"builtin-s{data.seed}-{index:05d}", stage)
         if isinstance(data, LocalData):
             path = self._local(data)[index]
-            stage = ShardStage(kind="local", name=path.name, sha256=remembered_sha256(path, self._hash_cache))
+            stage = ShardStage(kind="local", name=path.name, sha256=self._hashes.sha256(path))
             return self._result("shard", f"local-{_slug(path.stem)}", stage, source={"path": str(path)})
         name = data.file_pattern.format(index=index)
         stage = ShardStage(kind="hub", name=name, dataset=data.dataset, revision=data.revision)
@@ -213,7 +214,7 @@ class Plan:
                 self._memo[key] = self._result(stage, f"builtin-s{sets.seed}", settings)
             elif sets.kind == "local":
                 folder = self.loaded.root / sets.path
-                settings = SetsStage(kind="local", sha256=folder_sha256(folder, self._hash_cache))
+                settings = SetsStage(kind="local", sha256=self._hashes.folder_sha256(folder, f"{stage}.path"))
                 self._memo[key] = self._result(stage, "local", settings, source={"path": str(folder)})
             else:
                 self._memo[key] = self._result(
@@ -277,7 +278,7 @@ class Plan:
         )
 
     def _report(self) -> Result:
-        templates = folder_sha256(self.loaded.root / "report", self._hash_cache)
+        templates = self._hashes.folder_sha256(self.loaded.root / "report", "the report's templates")
         settings = ReportStage(study=self.study.name, templates_sha256=templates)
         return self._result("report", self.study.name, settings, analyse=self.analyse)
 
