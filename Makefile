@@ -34,7 +34,7 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/snakefmt --check Snakefile rules
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/snakemake --lint --config study=demo
+	$(BIN)/python -m tests.workflow.lint
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

@@ -7,10 +7,13 @@ rule shard:
     log:
         flow.log("shard"),
     threads: 1
+    params:
+        study=STUDY,
+        results=RESULTS,
     message:
         "shard {wildcards.result}"
     shell:
-        "exec xsa shard {STUDY} {wildcards.result} --results {RESULTS} --threads {threads} --log {log}"
+        "exec xsa shard {params.study} {wildcards.result} --results {params.results} --threads {threads} --log {log}"
 
 
 rule bundle:
@@ -19,10 +22,13 @@ rule bundle:
     log:
         flow.log("bundle"),
     threads: 1
+    params:
+        study=STUDY,
+        results=RESULTS,
     message:
         "CORE bundle {wildcards.result}"
     shell:
-        "exec xsa bundle {STUDY} {wildcards.result} --results {RESULTS} --threads {threads} --log {log}"
+        "exec xsa bundle {params.study} {wildcards.result} --results {params.results} --threads {threads} --log {log}"
 
 
 rule chatsets:
@@ -31,10 +37,13 @@ rule chatsets:
     log:
         flow.log("chatsets"),
     threads: 1
+    params:
+        study=STUDY,
+        results=RESULTS,
     message:
         "chat sets {wildcards.result}"
     shell:
-        "exec xsa chatsets {STUDY} {wildcards.result} --results {RESULTS} --threads {threads} --log {log}"
+        "exec xsa chatsets {params.study} {wildcards.result} --results {params.results} --threads {threads} --log {log}"
 
 
 rule tokenizer:
@@ -45,10 +54,13 @@ rule tokenizer:
     log:
         flow.log("tokenizer"),
     threads: 1
+    params:
+        study=STUDY,
+        results=RESULTS,
     message:
         "tokenizer {wildcards.result}"
     shell:
-        "exec xsa tokenizer {STUDY} {wildcards.result} --results {RESULTS} --threads {threads} --log {log}"
+        "exec xsa tokenizer {params.study} {wildcards.result} --results {params.results} --threads {threads} --log {log}"
 
 
 rule tokens:
@@ -59,10 +71,13 @@ rule tokens:
     log:
         flow.log("tokens"),
     threads: 1
+    params:
+        study=STUDY,
+        results=RESULTS,
     message:
         "tokens {wildcards.result}"
     shell:
-        "exec xsa tokens {STUDY} {wildcards.result} --results {RESULTS} --threads {threads} --log {log}"
+        "exec xsa tokens {params.study} {wildcards.result} --results {params.results} --threads {threads} --log {log}"
 
 
 rule rows:
@@ -73,7 +88,10 @@ rule rows:
     log:
         flow.log("rows"),
     threads: 1
+    params:
+        study=STUDY,
+        results=RESULTS,
     message:
         "rows {wildcards.result}"
     shell:
-        "exec xsa rows {STUDY} {wildcards.result} --results {RESULTS} --threads {threads} --log {log}"
+        "exec xsa rows {params.study} {wildcards.result} --results {params.results} --threads {threads} --log {log}"

@@ -9,10 +9,13 @@ rule attention:
     log:
         flow.log("attention"),
     threads: flow.threads("attention")
+    params:
+        study=STUDY,
+        results=RESULTS,
     message:
         "alignment of {wildcards.result}"
     shell:
-        "exec xsa attention {STUDY} {wildcards.result} --results {RESULTS} --threads {threads} --log {log}"
+        "exec xsa attention {params.study} {wildcards.result} --results {params.results} --threads {threads} --log {log}"
 
 
 rule overhead:
@@ -21,10 +24,13 @@ rule overhead:
     log:
         flow.log("overhead"),
     threads: workflow.cores or 1
+    params:
+        study=STUDY,
+        results=RESULTS,
     message:
         "overhead of {wildcards.result}"
     shell:
-        "exec xsa overhead {STUDY} {wildcards.result} --results {RESULTS} --threads {threads} --log {log}"
+        "exec xsa overhead {params.study} {wildcards.result} --results {params.results} --threads {threads} --log {log}"
 
 
 rule equivalence:
@@ -35,7 +41,10 @@ rule equivalence:
     log:
         flow.log("equivalence"),
     threads: flow.threads("equivalence")
+    params:
+        study=STUDY,
+        results=RESULTS,
     message:
         "alpha = 0 equivalence of {wildcards.result}"
     shell:
-        "exec xsa equivalence {STUDY} {wildcards.result} --results {RESULTS} --threads {threads} --log {log}"
+        "exec xsa equivalence {params.study} {wildcards.result} --results {params.results} --threads {threads} --log {log}"

@@ -9,10 +9,13 @@ rule bpb:
     log:
         flow.log("bpb"),
     threads: flow.threads("bpb")
+    params:
+        study=STUDY,
+        results=RESULTS,
     message:
         "bits per byte of {wildcards.result}"
     shell:
-        "exec xsa bpb {STUDY} {wildcards.result} --results {RESULTS} --threads {threads} --log {log}"
+        "exec xsa bpb {params.study} {wildcards.result} --results {params.results} --threads {threads} --log {log}"
 
 
 rule core:
@@ -23,10 +26,13 @@ rule core:
     log:
         flow.log("core"),
     threads: flow.threads("core")
+    params:
+        study=STUDY,
+        results=RESULTS,
     message:
         "CORE of {wildcards.result}"
     shell:
-        "exec xsa core {STUDY} {wildcards.result} --results {RESULTS} --threads {threads} --log {log}"
+        "exec xsa core {params.study} {wildcards.result} --results {params.results} --threads {threads} --log {log}"
 
 
 rule chatcore:
@@ -37,7 +43,10 @@ rule chatcore:
     log:
         flow.log("chatcore"),
     threads: flow.threads("chatcore")
+    params:
+        study=STUDY,
+        results=RESULTS,
     message:
         "ChatCORE of {wildcards.result}"
     shell:
-        "exec xsa chatcore {STUDY} {wildcards.result} --results {RESULTS} --threads {threads} --log {log}"
+        "exec xsa chatcore {params.study} {wildcards.result} --results {params.results} --threads {threads} --log {log}"

@@ -9,10 +9,13 @@ rule analyse:
     log:
         flow.log("analyse"),
     threads: 1
+    params:
+        study=STUDY,
+        results=RESULTS,
     message:
         "tables and figures of {wildcards.result}"
     shell:
-        "exec xsa analyse {STUDY} {wildcards.result} --results {RESULTS} --threads {threads} --log {log}"
+        "exec xsa analyse {params.study} {wildcards.result} --results {params.results} --threads {threads} --log {log}"
 
 
 rule report:
@@ -23,10 +26,13 @@ rule report:
     log:
         flow.log("report"),
     threads: 1
+    params:
+        study=STUDY,
+        results=RESULTS,
     message:
         "page of {wildcards.result}"
     shell:
-        "exec xsa report {STUDY} {wildcards.result} --results {RESULTS} --threads {threads} --log {log}"
+        "exec xsa report {params.study} {wildcards.result} --results {params.results} --threads {threads} --log {log}"
 
 
 rule publish:
@@ -37,10 +43,12 @@ rule publish:
         f"{RESULTS}/{{study}}/report.html",
     log:
         f"{RESULTS}/.logs/publish/{{study}}.log",
+    params:
+        results=RESULTS,
     message:
         "page of {wildcards.study}: {output}"
     shell:
-        "exec xsa publish {wildcards.study} --results {RESULTS} > {log}"
+        "exec xsa publish {wildcards.study} --results {params.results} > {log}"
 
 
 rule front_page:

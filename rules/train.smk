@@ -9,10 +9,13 @@ rule pretrain:
     log:
         flow.log("pretrain"),
     threads: flow.threads("pretrain")
+    params:
+        study=STUDY,
+        results=RESULTS,
     message:
         "training {wildcards.result}"
     shell:
-        "exec xsa pretrain {STUDY} {wildcards.result} --results {RESULTS} --threads {threads} --log {log}"
+        "exec xsa pretrain {params.study} {wildcards.result} --results {params.results} --threads {threads} --log {log}"
 
 
 rule finetune:
@@ -23,7 +26,10 @@ rule finetune:
     log:
         flow.log("finetune"),
     threads: flow.threads("finetune")
+    params:
+        study=STUDY,
+        results=RESULTS,
     message:
         "fine-tuning {wildcards.result}"
     shell:
-        "exec xsa finetune {STUDY} {wildcards.result} --results {RESULTS} --threads {threads} --log {log}"
+        "exec xsa finetune {params.study} {wildcards.result} --results {params.results} --threads {threads} --log {log}"

@@ -31,12 +31,18 @@ class Workflow:
         return f"{self.results}/.logs/{stage}/{{result}}.log"
 
     def inputs(self, stage: str):
-        """Input function of a rule: the records that the result reads, by name."""
+        """Input function of a rule: the records that the result reads, by name.
+
+        They are `ancient`: their digests are in the path of what is made from them, so their times mean nothing.
+        """
+        from snakemake.io import ancient
 
         def upstream(wildcards) -> dict[str, Any]:
             _, result = self.project.find(stage, wildcards.result)
             return {
-                name: [self._record(one) for one in given] if isinstance(given, list) else self._record(given)
+                name: [ancient(self._record(one)) for one in given]
+                if isinstance(given, list)
+                else ancient(self._record(given))
                 for name, given in result.inputs.items()
             }
 
