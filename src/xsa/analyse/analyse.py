@@ -18,7 +18,8 @@ from xsa.analyse.checks import (
 from xsa.analyse.compare import metric_rows, task_rows
 from xsa.analyse.curves import SMOOTHING, arm_curve, curve_rows, loss_gap, stability, validation_rows
 from xsa.analyse.figure import Drawn
-from xsa.analyse.figure_curves import draw_conventions, draw_gap, draw_loss, draw_validation
+from xsa.analyse.figure_conventions import draw_conventions
+from xsa.analyse.figure_curves import draw_gap, draw_loss, draw_validation
 from xsa.analyse.figure_differences import draw_metrics, draw_overhead, draw_tasks
 from xsa.analyse.figure_layers import draw_alignment, draw_diagonal
 from xsa.analyse.layers import attention_means, layer_rows
@@ -70,14 +71,13 @@ _CURVE_COLUMNS = (
     Column("loss", "Loss", 4),
     Column("smoothed", "Smoothed", 4),
 )
-_LAYER_COLUMNS = (
+_ATTENTION_COLUMNS = (
     Column("shape", "Shape"),
     Column("arm", "Arm"),
-    Column("seed", "Seed"),
-    Column("layer", "Layer"),
     Column("measure", "Measure"),
     Column("mean", "Mean", 4),
-    Column(("lowest", "highest"), "Range over heads", 4),
+    Column(("lowest_seed", "highest_seed"), "Range over seeds", 4),
+    Column("n_seeds", "Seeds"),
 )
 _OVERHEAD_COLUMNS = (
     Column("shape", "Shape"),
@@ -144,10 +144,13 @@ def _write_tables(folder: Path, found: dict[str, list], curves: list) -> None:
     write_table(folder, "cells", found["cells"], _CELL_COLUMNS)
     write_table(folder, "metrics", found["metrics"], _METRIC_COLUMNS)
     write_table(folder, "tasks", found["tasks"], _TASK_COLUMNS)
-    write_table(folder, "alignment", found["layers"], _LAYER_COLUMNS)
     write_table(folder, "overhead", found["overhead"], _OVERHEAD_COLUMNS)
     write_table(folder, "equivalence", found["equivalence"], _EQUIVALENCE_COLUMNS)
-    write_table(folder, "curves", curve_rows(curves), _CURVE_COLUMNS)
+    # a page of print holds the means over layers and the ends of the curves; the CSVs hold all
+    write_table(folder, "alignment", found["layers"], _ATTENTION_COLUMNS, attention_means(found["layers"]))
+    points = curve_rows(curves)
+    ends = {(row["shape"], row["arm"], row["seed"]): row for row in points}
+    write_table(folder, "curves", points, _CURVE_COLUMNS, list(ends.values()))
 
 
 def _draw(folder: Path, found: dict[str, list], curves: list, results: Results, grid: Grid) -> list[Drawn]:

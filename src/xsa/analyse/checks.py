@@ -7,6 +7,8 @@ from typing import Any
 from xsa.analyse.arms import Arm, Grid
 from xsa.analyse.results import MEASUREMENTS, Results
 
+_PHASES = ("step", "forward", "backward")
+
 
 def overhead_rows(results: Results, grid: Grid) -> list[dict[str, Any]]:
     """One row per shape, arm, mode and phase: ratio of median times to the baseline's, interval, more than noise.
@@ -15,8 +17,8 @@ def overhead_rows(results: Results, grid: Grid) -> list[dict[str, Any]]:
     """
     rows = []
     for arm, seed, timing in _once(results, grid, "overhead", "overhead.json"):
-        for mode, phases in timing["ratio"].items():
-            for phase, found in phases.items():
+        for mode, phases in sorted(timing["ratio"].items()):
+            for phase, found in sorted(phases.items(), key=lambda item: _PHASES.index(item[0])):
                 lo, hi = found["interval"]
                 rows.append(
                     {

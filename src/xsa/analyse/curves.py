@@ -15,7 +15,7 @@ from xsa.analyse.arms import Arm, Cell, Comparison, Grid
 from xsa.analyse.results import Results
 
 WINDOW_SHARE = 0.01
-SMOOTHING = "centred running mean over 1 % of the steps (at least 3), the window shrinking evenly towards both ends"
+SMOOTHING = "centred running mean over 1 % of the steps (at least 3), its window cut off at both ends"
 POINTS = 400  # drawn along a curve at most
 
 
@@ -27,17 +27,16 @@ def window(steps: int) -> int:
 def smooth(loss: np.ndarray, ending: bool = False) -> np.ndarray:
     """`SMOOTHING` of a raw loss, one value a step; `ending`: only the mean over the last window.
 
-    A centred mean moves no feature sideways. Near an end the window loses as many steps on either side, so that the
-    last value is the raw loss itself; a number for "the end of training" takes the last whole window instead.
+    A centred mean moves no feature sideways, but within half a window of an end, where steps on one side are missing.
     """
     values = np.asarray(loss, dtype=np.float64)
     width = min(window(len(values)), len(values))
     if ending:
         return values[-width:].mean()
     index = np.arange(len(values))
-    half = np.minimum(width // 2, np.minimum(index, len(values) - 1 - index))
+    first, end = np.maximum(index - width // 2, 0), np.minimum(index + width // 2 + 1, len(values))
     sums = np.concatenate([[0.0], np.cumsum(values)])
-    return (sums[index + half + 1] - sums[index - half]) / (2 * half + 1)
+    return (sums[end] - sums[first]) / (end - first)
 
 
 @dataclass(frozen=True)

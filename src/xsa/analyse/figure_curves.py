@@ -1,4 +1,4 @@
-"""Figures along training: loss, loss difference between arms, validation bpb, and the logging conventions."""
+"""Figures along training: loss, loss difference between arms, validation bpb."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from xsa.analyse.curves import SMOOTHING, ArmCurve, Gap, convention_gaps, curve_rows, thin, window
+from xsa.analyse.curves import SMOOTHING, ArmCurve, Gap, curve_rows, thin, window
 from xsa.analyse.figure import Drawn
 from xsa.analyse.style import QUIET, Colours, finish, panels, plain, save
 from xsa.analyse.tables import number
 
 BINS = 150  # of the faint band that shows the raw loss
-EARLY = 0.05  # the first 5 % of the steps may run off the top
+EARLY = 0.1  # the first tenth of the steps may run off the frame, so that the rest can be seen
 
 
 def draw_loss(folder: Path, curves: Sequence[ArmCurve], colours: Colours) -> Drawn:
@@ -46,7 +46,7 @@ def draw_loss(folder: Path, curves: Sequence[ArmCurve], colours: Colours) -> Dra
         f"Raw mean loss over the whole global batch against tokens seen after the update. Lines: {SMOOTHING}, then the "
         f"mean over seeds; the band around a line is the range over seeds, the faint band the range of the raw losses. "
         f"Mean loss of the last 1 % of the steps in nats per token: {'; '.join(ends)}. "
-        f"The first {EARLY:.0%} of the steps run off the top."
+        f"The first {EARLY:.0%} of the steps may run off the top."
     )
     drawn = Drawn(
         "loss", title, caption, f"Line chart of training loss against tokens, by shape and arm. {'; '.join(ends)}."
@@ -66,14 +66,18 @@ def draw_gap(folder: Path, gaps: Sequence[Gap], colours: Colours) -> Drawn:
         ax.axhline(0, color=QUIET, linewidth=1)
         for gap in mine:
             colour = colours.colour(gap.comparison.arm.label)
-            _band(ax, gap.tokens_N / scale, gap.raw_SN, colour, alpha=0.13, bins=BINS)
+            index = thin(len(gap.step_N))
+            raw_N = gap.raw_SN.mean(axis=0)
+            ax.plot(gap.tokens_N[index] / scale, raw_N[index], ".", color=colour, markersize=2.5, alpha=0.35, mew=0)
             _mean_and_range(ax, gap.tokens_N / scale, gap.smooth_SN, colour)
             rows += _gap_rows(gap)
             ends.append(_gap_end(gap))
-        ax.set_ylim(*_gap_limits([gap.smooth_SN for gap in mine]))
+        ax.set_ylim(*gap_limits([gap.smooth_SN for gap in mine]))
         ax.set(title=plain(shape), xlabel=f"training tokens ({unit})", ylabel="loss difference (nats per token)")
     handles = _arm_handles(gaps, colours)
-    handles.append(Patch(color=QUIET, alpha=0.25, label="difference of single steps, range"))
+    handles.append(
+        Line2D([], [], color=QUIET, marker=".", linestyle="", label="raw difference of single steps, mean of seeds")
+    )
     title = "Training loss of each arm less the baseline's, same rows and seed"
     finish(figure, title, handles)
     caption = (
@@ -127,62 +131,6 @@ def draw_validation(folder: Path, rows: Sequence[dict[str, Any]], colours: Colou
     return drawn
 
 
-_CONVENTIONS = {
-    "ours": ("both arms logged as here", "-"),
-    "other": ("both arms subsampled, indexed before the update, exponential mean", "--"),
-    "mixed": ("the arm logged in that other way, the baseline as here", ":"),
-}
-
-
-def draw_conventions(folder: Path, gaps: Sequence[Gap], colours: Colours) -> Drawn:
-    """The same loss difference as other ways of logging would have drawn it."""
-    shapes = list(dict.fromkeys(gap.comparison.arm.shape for gap in gaps))
-    figure, axes = panels(len(shapes))
-    rows, words = [], []
-    for ax, shape in zip(axes, shapes, strict=True):
-        mine = [gap for gap in gaps if gap.comparison.arm.shape == shape]
-        scale, unit = token_unit(max(gap.tokens_N[-1] for gap in mine))
-        ax.axhline(0, color=QUIET, linewidth=1)
-        seen = []
-        for gap in mine:
-            label, series = gap.comparison.arm.label, convention_gaps(gap)
-            index = thin(len(gap.step_N))
-            for name, values in series.items():
-                ax.plot(
-                    gap.tokens_N[index] / scale,
-                    values[index],
-                    color=colours.colour(label),
-                    linestyle=_CONVENTIONS[name][1],
-                    linewidth=1.2,
-                )
-            seen += list(series.values())
-            rows += [
-                {"shape": shape, "arm": label, "step": int(gap.step_N[n]), "tokens": int(gap.tokens_N[n])}
-                | {name: float(values[n]) for name, values in series.items()}
-                for n in index
-            ]
-            late = slice(int(len(gap.step_N) * EARLY), None)
-            worst = max(float(np.abs(series[name][late] - series["ours"][late]).max()) for name in ("other", "mixed"))
-            words.append(f"{shape}, {label}: up to {number(worst, 4)}")
-        ax.set_ylim(*_gap_limits([np.array([values]) for values in seen]))
-        ax.set(title=plain(shape), xlabel=f"training tokens ({unit})", ylabel="loss difference (nats per token)")
-    handles = [Line2D([], [], color=QUIET, linestyle=line, label=text) for text, line in _CONVENTIONS.values()]
-    title = "The same loss difference under other logging conventions"
-    finish(figure, title, handles, columns=1)
-    caption = (
-        "The same logs drawn in three ways. Here the log holds every step's mean loss over the whole global batch under "
-        f"the index after the update, and is smoothed by one rule ({SMOOTHING}). The other convention keeps a hundredth of "
-        "the steps under the index before the update and takes an exponential mean (0.9) of what it kept. It moves the "
-        f"difference, in nats per token after the first {EARLY:.0%} of the steps, by: {'; '.join(words)}. The third "
-        "convention, the loss of the last micro-batch alone, cannot be drawn, for the log does not keep it."
-    )
-    drawn = Drawn(
-        "conventions", title, caption, f"Line chart of one loss difference under three conventions. {'; '.join(words)}."
-    )
-    save(figure, folder, drawn.name, drawn.alt, rows)
-    return drawn
-
-
 def token_unit(tokens: float) -> tuple[float, str]:
     """The number that token counts up to `tokens` are divided by on an axis, and its name."""
     for scale, unit in ((1e9, "billions"), (1e6, "millions"), (1e3, "thousands")):
@@ -215,19 +163,20 @@ def _loss_limits(curves: Sequence[ArmCurve]) -> tuple[float, float]:
 
 
 def _validation_limits(rows: Sequence[dict[str, Any]]) -> tuple[float, float]:
-    """All looks but those of the first 5 % of training, where a look at step 0 would dwarf the rest."""
+    """All looks but those of the first tenth of training, which would dwarf the rest."""
     end = max(row["tokens"] for row in rows)
     late = [row["bpb"] for row in rows if row["tokens"] >= EARLY * end]
     return _room(min(late), max(late))
 
 
-def _gap_limits(series: Sequence[np.ndarray]) -> tuple[float, float]:
+def gap_limits(series: Sequence[np.ndarray]) -> tuple[float, float]:
+    """Limits of an axis of differences, seeds by steps: zero and all but the first tenth of the steps, with some room."""
     late = np.concatenate([values_SN[:, int(values_SN.shape[1] * EARLY) :].ravel() for values_SN in series])
-    return _room(min(0.0, float(late.min())), max(0.0, float(late.max())))
+    return _room(min(0.0, float(late.min())), max(0.0, float(late.max())), 0.25)
 
 
-def _room(bottom: float, top: float) -> tuple[float, float]:
-    margin = 0.06 * (top - bottom) or 1e-6
+def _room(bottom: float, top: float, share: float = 0.06) -> tuple[float, float]:
+    margin = share * (top - bottom) or 1e-6
     return bottom - margin, top + margin
 
 

@@ -14,6 +14,7 @@ from xsa.analyse.statistics import OUTSIDE
 from xsa.analyse.style import INK, QUIET, Colours, finish, panels, plain, save
 from xsa.analyse.tables import number
 
+_TOLD = ("bpb", "core", "chatcore")  # the metrics whose numbers the caption repeats
 _SUITES = {"core": "CORE", "chatcore": "ChatCORE"}
 
 
@@ -25,23 +26,22 @@ def draw_metrics(folder: Path, rows: Sequence[dict[str, Any]], colours: Colours)
     several = len({row["arm"] for row in rows}) > 1
     for ax, metric in zip(axes, metrics, strict=True):
         mine = [row for row in rows if row["metric"] == metric]
-        names = [
-            f"{plain(row['shape'], 24)}\n{plain(row['arm'], 24)}" if several else plain(row["shape"], 24)
-            for row in mine
-        ]
+        names = [plain(row["shape"], 14) + (f"\n{plain(row['arm'], 18)}" if several else "") for row in mine]
         _forest(ax, mine, names, colours)
-        better = f" ({mine[0]['better']} is better)" if mine[0]["better"] else ""
-        ax.set(title=mine[0]["name"] + better, xlabel=f"change ({mine[0]['unit']})")
+        better = f", {mine[0]['better']} is better" if mine[0]["better"] else ""
+        ax.set(title=mine[0]["name"], xlabel=f"change ({mine[0]['unit']}){better}")
     labels = list(dict.fromkeys(row["arm"] for row in rows))
     title = "Change of each metric against the baseline, with 95 % intervals"
     finish(figure, title, _forest_handles(labels, colours), columns=3)
-    told = "; ".join(_told(row) for row in rows)
+    outside = sum(row["verdict"] == OUTSIDE for row in rows)
+    told = "; ".join(_told(row) for row in rows if row["metric"] in _TOLD)
     caption = (
         "Change = arm less baseline, paired by seed. Thick bar: 95 % t interval over seeds (none with one seed). Thin bar: "
         "95 % bootstrap interval over items or validation rows. A filled marker is outside noise: no interval holds zero. "
-        f"{told}."
+        f"{outside} of {len(rows)} changes are. {told}."
     )
-    drawn = Drawn("differences", title, caption, f"Forest plot of changes against the baseline. {told}.")
+    alt = f"Forest plot of {len(rows)} changes against the baseline, {outside} of them outside noise."
+    drawn = Drawn("differences", title, caption, alt)
     keys = ("shape", "arm", "metric", "unit", "delta", "seed_lo", "seed_hi", "item_lo", "item_hi", "n_seeds", "verdict")
     save(figure, folder, drawn.name, drawn.alt, [{key: row[key] for key in keys} for row in rows])
     return drawn
@@ -69,7 +69,12 @@ def draw_tasks(folder: Path, suite: str, rows: Sequence[dict[str, Any]], colours
         "Change in raw accuracy, arm less baseline, paired by seed and item. Thick bar: 95 % t interval over seeds; thin "
         f"bar: 95 % bootstrap interval over items. {told}. Of many tasks, one in twenty is outside by chance."
     )
-    drawn = Drawn(f"{suite}_tasks", title, caption, f"Forest plot by task. {told}.")
+    drawn = Drawn(
+        f"{suite}_tasks",
+        title,
+        caption,
+        f"Forest plot of changes by task; {len(outside)} of {len(rows)} are outside noise.",
+    )
     save(figure, folder, drawn.name, drawn.alt, rows)
     return drawn
 
@@ -129,7 +134,7 @@ def _forest(ax: Axes, rows: Sequence[dict[str, Any]], names: Sequence[str], colo
     ax.set_yticks(range(len(rows)), names)
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.grid(axis="y", visible=False)
-    ax.locator_params(axis="x", nbins=5)
+    ax.locator_params(axis="x", nbins=4)
 
 
 def _marker(colours: Colours, label: str, text: str) -> Line2D:

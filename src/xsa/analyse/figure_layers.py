@@ -28,7 +28,15 @@ def draw_alignment(folder: Path, rows: Sequence[dict[str, Any]], colours: Colour
         for arm in arms:
             mine = frame[(frame["shape"] == shape) & (frame["arm"] == arm)]
             _line(ax, mine[mine["measure"] == "cos_y_v"], colours, arm, band=True)
-            _line(ax, mine[mine["measure"] == "cos_z_v"], colours, arm, linestyle="--", markerfacecolor="white")
+            _line(
+                ax,
+                mine[mine["measure"] == "cos_z_v"],
+                colours,
+                arm,
+                linestyle="--",
+                markerfacecolor="white",
+                zorder=1.5,
+            )
         _layers(ax, shape, "cosine with the own value")
     handles = [_arm_handle(colours, arm) for arm in arms]
     handles.append(Line2D([], [], color=INK, label="cos(y, v), before the projection"))
@@ -99,6 +107,8 @@ def _line(ax: Axes, frame: pd.DataFrame, colours: Colours, arm: str, band: bool 
 
 
 def _layers(ax: Axes, shape: str, ylabel: str) -> None:
+    lo, hi = ax.dataLim.intervalx
+    ax.set_xlim(lo - 0.5, hi + 0.5)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set(title=plain(shape), xlabel="layer (from 0)", ylabel=ylabel)
 

@@ -84,9 +84,11 @@ class Colours:
         return MARKERS[self._index[label] % len(MARKERS)]
 
 
-def panels(count: int, width: float = 4.0, height: float = 2.7, **kwargs: Any) -> tuple[Figure, list[Axes]]:
-    """A figure of `count` panels in rows of up to three; sizes of one panel in inches."""
-    columns = min(count, COLUMNS)
+def panels(
+    count: int, width: float = 4.0, height: float = 2.7, columns: int = COLUMNS, **kwargs: Any
+) -> tuple[Figure, list[Axes]]:
+    """A figure of `count` panels in rows of up to `columns`; sizes of one panel in inches."""
+    columns = min(count, columns)
     rows = -(-count // columns)
     # room beside the panels for the title above and the legend below
     figure = Figure(figsize=(max(columns * width, 5.6), rows * height + 0.75))

@@ -49,16 +49,23 @@ class Column:
     signed: bool = False
 
 
-def write_table(folder: Path, name: str, rows: Sequence[dict[str, Any]], printed: Sequence[Column]) -> None:
-    """Write `folder/name.csv`, with all keys of the rows in order of appearance, and `folder/name.tex` of `printed`.
+def write_table(
+    folder: Path,
+    name: str,
+    rows: Sequence[dict[str, Any]],
+    columns: Sequence[Column],
+    printed: Sequence[dict[str, Any]] | None = None,
+) -> None:
+    """Write `folder/name.csv`, with all keys of the rows in order of appearance, and `folder/name.tex` of `columns`.
 
-    A list or mapping in a row is left out of both. With no rows the CSV holds the printed columns' keys as header.
+    printed: the rows of the TeX table, where all of them would be too many for a page. A list or mapping in a row is
+    left out of both. With no rows the CSV holds the columns' keys as header.
     """
     keys = list(dict.fromkeys(key for row in rows for key, value in row.items() if not _is_nested(value)))
     if not rows:
-        keys = [key for column in printed for key in _keys(column)]
+        keys = [key for column in columns for key in _keys(column)]
     write_text(folder / f"{name}.csv", csv_text(keys, rows))
-    write_text(folder / f"{name}.tex", tex_text(printed, rows))
+    write_text(folder / f"{name}.tex", tex_text(columns, rows if printed is None else printed))
 
 
 def csv_text(keys: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
