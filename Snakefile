@@ -4,20 +4,11 @@
 #   snakemake results/demo/report.html                 another study of config/studies/
 #   snakemake --config study=my_study                  the page of the study that is named
 
-from snakemake.exceptions import WorkflowError
-from xsa.study.workflow import UserError, Workflow
+from xsa.study.workflow import Workflow, told
 
 RESULTS = config.get("results", "results")
 STUDY = config.get("study", "paper")
 FRONT_PAGE = "paper"
-
-
-def told(work, *args):
-    """Errors of the user as one sentence, without a traceback."""
-    try:
-        return work(*args)
-    except UserError as error:
-        raise WorkflowError(str(error)) from None
 
 
 flow = told(Workflow, STUDY, RESULTS)

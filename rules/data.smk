@@ -9,11 +9,10 @@ rule shard:
     threads: 1
     params:
         study=STUDY,
-        results=RESULTS,
     message:
         "shard {wildcards.result}"
     shell:
-        "exec xsa shard {params.study} {wildcards.result} --results {params.results} --threads {threads} --log {log}"
+        "exec xsa shard {params.study} {output.record} --threads {threads} --log {log}"
 
 
 rule bundle:
@@ -24,11 +23,10 @@ rule bundle:
     threads: 1
     params:
         study=STUDY,
-        results=RESULTS,
     message:
         "CORE bundle {wildcards.result}"
     shell:
-        "exec xsa bundle {params.study} {wildcards.result} --results {params.results} --threads {threads} --log {log}"
+        "exec xsa bundle {params.study} {output.record} --threads {threads} --log {log}"
 
 
 rule chatsets:
@@ -39,11 +37,10 @@ rule chatsets:
     threads: 1
     params:
         study=STUDY,
-        results=RESULTS,
     message:
         "chat sets {wildcards.result}"
     shell:
-        "exec xsa chatsets {params.study} {wildcards.result} --results {params.results} --threads {threads} --log {log}"
+        "exec xsa chatsets {params.study} {output.record} --threads {threads} --log {log}"
 
 
 rule tokenizer:
@@ -56,11 +53,10 @@ rule tokenizer:
     threads: 1
     params:
         study=STUDY,
-        results=RESULTS,
     message:
         "tokenizer {wildcards.result}"
     shell:
-        "exec xsa tokenizer {params.study} {wildcards.result} --results {params.results} --threads {threads} --log {log}"
+        "exec xsa tokenizer {params.study} {output.record} --threads {threads} --log {log}"
 
 
 rule tokens:
@@ -73,11 +69,10 @@ rule tokens:
     threads: 1
     params:
         study=STUDY,
-        results=RESULTS,
     message:
         "tokens {wildcards.result}"
     shell:
-        "exec xsa tokens {params.study} {wildcards.result} --results {params.results} --threads {threads} --log {log}"
+        "exec xsa tokens {params.study} {output.record} --threads {threads} --log {log}"
 
 
 rule rows:
@@ -90,8 +85,7 @@ rule rows:
     threads: 1
     params:
         study=STUDY,
-        results=RESULTS,
     message:
         "rows {wildcards.result}"
     shell:
-        "exec xsa rows {params.study} {wildcards.result} --results {params.results} --threads {threads} --log {log}"
+        "exec xsa rows {params.study} {output.record} --threads {threads} --log {log}"

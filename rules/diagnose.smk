@@ -11,11 +11,10 @@ rule attention:
     threads: flow.threads("attention")
     params:
         study=STUDY,
-        results=RESULTS,
     message:
         "alignment of {wildcards.result}"
     shell:
-        "exec xsa attention {params.study} {wildcards.result} --results {params.results} --threads {threads} --log {log}"
+        "exec xsa attention {params.study} {output.record} --threads {threads} --log {log}"
 
 
 rule overhead:
@@ -26,11 +25,10 @@ rule overhead:
     threads: workflow.cores or 1
     params:
         study=STUDY,
-        results=RESULTS,
     message:
         "overhead of {wildcards.result}"
     shell:
-        "exec xsa overhead {params.study} {wildcards.result} --results {params.results} --threads {threads} --log {log}"
+        "exec xsa overhead {params.study} {output.record} --threads {threads} --log {log}"
 
 
 rule equivalence:
@@ -43,8 +41,7 @@ rule equivalence:
     threads: flow.threads("equivalence")
     params:
         study=STUDY,
-        results=RESULTS,
     message:
         "alpha = 0 equivalence of {wildcards.result}"
     shell:
-        "exec xsa equivalence {params.study} {wildcards.result} --results {params.results} --threads {threads} --log {log}"
+        "exec xsa equivalence {params.study} {output.record} --threads {threads} --log {log}"

@@ -11,11 +11,10 @@ rule bpb:
     threads: flow.threads("bpb")
     params:
         study=STUDY,
-        results=RESULTS,
     message:
         "bits per byte of {wildcards.result}"
     shell:
-        "exec xsa bpb {params.study} {wildcards.result} --results {params.results} --threads {threads} --log {log}"
+        "exec xsa bpb {params.study} {output.record} --threads {threads} --log {log}"
 
 
 rule core:
@@ -28,11 +27,10 @@ rule core:
     threads: flow.threads("core")
     params:
         study=STUDY,
-        results=RESULTS,
     message:
         "CORE of {wildcards.result}"
     shell:
-        "exec xsa core {params.study} {wildcards.result} --results {params.results} --threads {threads} --log {log}"
+        "exec xsa core {params.study} {output.record} --threads {threads} --log {log}"
 
 
 rule chatcore:
@@ -45,8 +43,7 @@ rule chatcore:
     threads: flow.threads("chatcore")
     params:
         study=STUDY,
-        results=RESULTS,
     message:
         "ChatCORE of {wildcards.result}"
     shell:
-        "exec xsa chatcore {params.study} {wildcards.result} --results {params.results} --threads {threads} --log {log}"
+        "exec xsa chatcore {params.study} {output.record} --threads {threads} --log {log}"

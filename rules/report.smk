@@ -11,11 +11,10 @@ rule analyse:
     threads: 1
     params:
         study=STUDY,
-        results=RESULTS,
     message:
         "tables and figures of {wildcards.result}"
     shell:
-        "exec xsa analyse {params.study} {wildcards.result} --results {params.results} --threads {threads} --log {log}"
+        "exec xsa analyse {params.study} {output.record} --threads {threads} --log {log}"
 
 
 rule report:
@@ -28,11 +27,10 @@ rule report:
     threads: 1
     params:
         study=STUDY,
-        results=RESULTS,
     message:
         "page of {wildcards.result}"
     shell:
-        "exec xsa report {params.study} {wildcards.result} --results {params.results} --threads {threads} --log {log}"
+        "exec xsa report {params.study} {output.record} --threads {threads} --log {log}"
 
 
 rule publish:
@@ -43,12 +41,10 @@ rule publish:
         f"{RESULTS}/{{study}}/report.html",
     log:
         f"{RESULTS}/.logs/publish/{{study}}.log",
-    params:
-        results=RESULTS,
     message:
         "page of {wildcards.study}: {output}"
     shell:
-        "exec xsa publish {wildcards.study} --results {params.results} > {log}"
+        "exec xsa publish {output} > {log}"
 
 
 rule front_page:

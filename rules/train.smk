@@ -11,11 +11,10 @@ rule pretrain:
     threads: flow.threads("pretrain")
     params:
         study=STUDY,
-        results=RESULTS,
     message:
         "training {wildcards.result}"
     shell:
-        "exec xsa pretrain {params.study} {wildcards.result} --results {params.results} --threads {threads} --log {log}"
+        "exec xsa pretrain {params.study} {output.record} --threads {threads} --log {log}"
 
 
 rule finetune:
@@ -28,8 +27,7 @@ rule finetune:
     threads: flow.threads("finetune")
     params:
         study=STUDY,
-        results=RESULTS,
     message:
         "fine-tuning {wildcards.result}"
     shell:
-        "exec xsa finetune {params.study} {wildcards.result} --results {params.results} --threads {threads} --log {log}"
+        "exec xsa finetune {params.study} {output.record} --threads {threads} --log {log}"

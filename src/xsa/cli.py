@@ -50,6 +50,12 @@ def _project(results: Path) -> Project:
     return Project(Path.cwd(), results)
 
 
+def _place(result: str, results: Path) -> tuple[Path, str]:
+    """The results folder and the name of a result, which may be given by the path of its record."""
+    path = Path(result)
+    return (path.parents[2], path.parent.name) if path.name == "record.json" else (results, result)
+
+
 results_option = click.option(
     "--results",
     type=click.Path(path_type=Path, file_okay=False),
@@ -106,21 +112,21 @@ HELP = {
     "analyse": "Make a study's tables and figures.",
     "report": "Write a study's page.",
 }
-EPILOG = "\n\nSTUDY is a name under config/studies or a file; RESULT is what `xsa cells STUDY` prints, with or without its @digest."
+EPILOG = "\n\nSTUDY is a name under config/studies or a file; RESULT is what `xsa cells STUDY` prints, with or without its @digest, or the path of its record.json."
 for _stage in STAGES:
     HELP[_stage] += EPILOG
     main.add_command(_stage_verb(_stage))
 
 
 @main.command(context_settings=CONTEXT)
-@click.argument("study")
-@results_option
-def publish(study: str, results: Path) -> None:
-    """Copy a study's finished page, tables and figures to results/STUDY/."""
+@click.argument("page", type=click.Path(path_type=Path, dir_okay=False))
+def publish(page: Path) -> None:
+    """Copy a study's finished page, tables and figures to PAGE's folder, e.g. results/demo/report.html."""
     from xsa.store.publish import publish as copy
 
-    plan = _project(results).plan(study)
-    click.echo(copy(plan.report.folder(results), results / plan.study.name))
+    results, study = page.parent.parent, page.parent.name
+    report = _project(results).plan(study).report
+    click.echo(copy(report.folder(results), page.parent))
 
 
 @main.command(context_settings=CONTEXT)

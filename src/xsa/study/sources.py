@@ -16,7 +16,9 @@ def local_shards(folder: Path) -> list[Path]:
     Raises UserError when the folder is missing, holds no parquet file, or holds one alone.
     """
     if not folder.is_dir():
-        raise UserError(f"data.path: there is no folder {folder}; point it at a folder of parquet files with a column `text`")
+        raise UserError(
+            f"data.path: there is no folder {folder}; point it at a folder of parquet files with a column `text`"
+        )
     shards = sorted(path for path in folder.glob("*.parquet") if path.is_file())
     if not shards:
         raise UserError(f"data.path: {folder} holds no .parquet file; each needs one string column `text`")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from xsa.store.errors import UserError
 from xsa.store.publish import published
 from xsa.study.machine import has_cuda
-from xsa.study.plan import Plan
 from xsa.study.project import Project
 from xsa.study.stages import STAGES
 
@@ -88,10 +88,11 @@ class Workflow:
             )
 
 
-def plan_summary(plan: Plan, results: Path) -> str:
-    """One line: how much of a study is there."""
-    there = sum((result.folder(results) / "record.json").exists() for result in plan.results.values())
-    return f"study {plan.study.name}: {len(plan.cells)} cells, {len(plan.results)} results, {there} of them there"
+def told(work: Callable, *args: Any) -> Any:
+    """Call `work`; an error of the user ends Snakemake with its sentence instead of a traceback."""
+    from snakemake.exceptions import WorkflowError
 
-
-__all__ = ["UserError", "Workflow", "plan_summary"]
+    try:
+        return work(*args)
+    except UserError as error:
+        raise WorkflowError(str(error)) from None
