@@ -33,7 +33,7 @@ class Recorded:
         return Batch(rows_RT[:, :-1], rows_RT[:, 1:], rows_RT.tobytes())
 
 
-def build(folder, alpha: float, start: str) -> tuple[Trainer, int]:
+def build(folder, alpha: float, start: str, micro: int | None = None) -> tuple[Trainer, int]:
     stored = json.loads((folder / "config.json").read_text())
     shape, derived = stored["model_config"], stored["derived"]
     arguments = dict(part.lstrip("-").split("=") for part in stored["command_line"].split())
@@ -64,7 +64,7 @@ def build(folder, alpha: float, start: str) -> tuple[Trainer, int]:
     def loss_sum(tokens_BT, targets_BT):
         return model(tokens_BT, targets_BT, reduction="sum")
 
-    micro = int(arguments["device-batch-size"])
+    micro = micro or int(arguments["device-batch-size"])
     return Trainer(model, MuonAdamW(model, settings.optim), batches, rates(settings), loss_sum, micro), settings.steps
 
 
@@ -89,6 +89,15 @@ def test_twenty_steps_from_random_weights_are_nanochats(reference, alpha):
     weights = trainer.model.state_dict()
     for name, expected in final.items():
         assert (weights[name] - expected).abs().max() <= 3e-3 * expected.abs().max(), name
+
+
+@pytest.mark.parametrize("micro", [1, 4])
+def test_other_micro_batches_are_nanochats_too(reference, micro):
+    folder = reference("trajectory")
+    losses = json.loads((folder / "losses.json").read_text())["random_init"]["float32_alpha1"]
+    trainer, _ = build(folder, 1, "random_init", micro)
+    found = [trainer.step(step).loss for step in range(6)]
+    assert found == pytest.approx(losses["mean_loss_per_step"][:6], abs=2e-5)
 
 
 @pytest.mark.parametrize("alpha", [0, 1])

@@ -27,6 +27,7 @@ from xsa.store.job import Job
 from xsa.study.architecture import ModelConfig
 
 MODEL, CONFIG, OPTIMIZER = "model.safetensors", "config.json", "optimizer.safetensors"
+_WHOLE = "A checkpoint names every field; bring the file back as it was written"
 
 
 class CheckpointConfig(BaseModel):
@@ -110,6 +111,16 @@ def read_config(path: Path) -> CheckpointConfig:
         ) from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not readable JSON ({error}); bring a whole copy back") from None
+    for name, field in ModelConfig.model_fields.items():
+        # A field that has a default is no less a part of what was trained; only one that came after the file may be absent.
+        later = isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("added")
+        if (
+            isinstance(values, dict)
+            and isinstance(values.get("model"), dict)
+            and name not in values["model"]
+            and not later
+        ):
+            raise UserError(f"{path}: the field model.{name} is missing. {_WHOLE}")
     try:
         return CheckpointConfig.model_validate(values)
     except ValidationError as error:
@@ -145,6 +156,14 @@ def copy_weights(model: torch.nn.Module, tensors: dict[str, torch.Tensor], path:
                 f"{tuple(expected[name].shape)}"
             )
     model.load_state_dict(tensors)
+
+
+def load_optimizer(path: Path, optimizer: MuonAdamW) -> None:
+    """Load moments and step count into `optimizer`. UserError where the file is damaged or of another model."""
+    try:
+        optimizer.load_state_dict_flat(load_tensors(path))
+    except ValueError as error:
+        raise UserError(f"{path}: {error}; give the optimizer state that was saved with this model") from None
 
 
 def save_tensors(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:

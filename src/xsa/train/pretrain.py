@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from xsa.data.rows import Rows
 from xsa.data.tokenizer import Tokenizer
 from xsa.model.nanochat import NanoChat
 from xsa.optim.muon_adamw import MuonAdamW
@@ -46,6 +47,10 @@ def pretrain(job: Job) -> dict[str, Any]:
         trainer = Trainer(model, MuonAdamW(model, settings.optim), batches, rates(settings), loss, size, group)
 
         look = validation.take(0, min(settings.validation_rows, len(validation)))
+        if len(look) < settings.validation_rows:
+            say(
+                f"the validation shard has only {len(look)} of the {settings.validation_rows} validation rows asked for"
+            )
 
         def bpb() -> float:
             return row_losses(model, look[:, :-1], look[:, 1:], tokenizer.token_bytes, size, group).bpb
@@ -71,7 +76,7 @@ def check_enough(rows: RowStream, settings: PretrainStage) -> None:
     needed, found, T = settings.steps * settings.batch_rows, len(rows), settings.model.sequence_len
     if found >= needed:
         return
-    per_shard = rows.lengths()
+    per_shard = [len(Rows([path])) for path in rows.paths]
     least = min(per_shard) * T
     advice = (
         f"About {math.ceil(needed * len(per_shard) / max(found, 1))} shards would do: data.tokens_per_shard says "

@@ -20,7 +20,7 @@ import torch
 
 from xsa.optim.muon_adamw import MuonAdamW
 from xsa.store.files import canonical_json, sha256_file
-from xsa.train.checkpoint import MODEL, OPTIMIZER, copy_weights, load_tensors, save_tensors
+from xsa.train.checkpoint import MODEL, OPTIMIZER, copy_weights, load_optimizer, load_tensors, save_tensors
 from xsa.train.log import Log
 
 STATE, GENERATORS = "state.json", "generators.safetensors"
@@ -90,7 +90,7 @@ def restore(state: Path, model: torch.nn.Module, optimizer: MuonAdamW) -> Positi
     """Load the state in `state`, a folder that `States.newest` has verified, into `model` and `optimizer`."""
     content = json.loads((state / STATE).read_text(encoding="utf-8"))
     copy_weights(model, load_tensors(state / MODEL), state / MODEL)
-    optimizer.load_state_dict_flat(load_tensors(state / OPTIMIZER))
+    load_optimizer(state / OPTIMIZER, optimizer)
     generators = load_tensors(state / GENERATORS)
     torch.set_rng_state(generators["cpu"])
     if "cuda" in generators and torch.cuda.is_available():

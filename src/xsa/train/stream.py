@@ -7,7 +7,6 @@ count of targets and the hash of the stream without asking the others.
 from __future__ import annotations
 
 import hashlib
-from bisect import bisect_right
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -47,43 +46,30 @@ def chain(stream: str, content: bytes) -> str:
 
 
 class RowStream:
-    """Rows of several files, one after the other."""
+    """Rows of several files, one after the other, checked against the model that is to read them."""
 
     def __init__(self, paths: list[Path], sequence_len: int, vocab_size: int):
-        """UserError where a file's rows have another length than T + 1 = `sequence_len` + 1."""
+        """UserError where the rows have another length than T + 1 = `sequence_len` + 1."""
         self.paths, self.sequence_len, self.vocab_size = paths, sequence_len, vocab_size
-        self._files = [Rows(path) for path in paths]
-        for path, file in zip(paths, self._files, strict=True):
-            if file.sequence_len != sequence_len:
-                raise UserError(
-                    f"{path} has rows of T = {file.sequence_len} tokens, the model takes {sequence_len}; make rows for "
-                    f"model.sequence_len = {sequence_len}"
-                )
-        self._starts = np.concatenate([[0], np.cumsum([len(file) for file in self._files])]).tolist()
+        self._rows = Rows(paths)
+        if self._rows.sequence_len != sequence_len:
+            raise UserError(
+                f"{paths[0]} has rows of T = {self._rows.sequence_len} tokens, the model takes {sequence_len}; make rows for "
+                f"model.sequence_len = {sequence_len}"
+            )
 
     def __len__(self) -> int:
-        return self._starts[-1]
-
-    def lengths(self) -> list[int]:
-        """Rows in each file."""
-        return [len(file) for file in self._files]
+        return len(self._rows)
 
     def take(self, start: int, stop: int) -> np.ndarray:
         """Rows [start, stop) as int64 (stop - start, T + 1). UserError where an id is outside the vocabulary."""
-        assert 0 <= start <= stop <= len(self), f"rows {start} to {stop} of {len(self)}"
-        parts = []
-        while start < stop:
-            number = bisect_right(self._starts, start) - 1
-            end = min(stop, self._starts[number + 1])
-            part = np.asarray(self._files[number][start - self._starts[number] : end - self._starts[number]], np.int64)
-            if part.size and part.max() >= self.vocab_size:
-                raise UserError(
-                    f"{self.paths[number]} has token id {part.max()}, the model's vocabulary ends at {self.vocab_size - 1}; "
-                    "make the rows with the tokenizer that the model is for"
-                )
-            parts.append(part)
-            start = end
-        return np.concatenate(parts) if parts else np.empty((0, self.sequence_len + 1), np.int64)
+        rows_RT = self._rows.slice(start, stop).astype(np.int64)
+        if rows_RT.size and rows_RT.max() >= self.vocab_size:
+            raise UserError(
+                f"rows {start} to {stop - 1} of {self.paths[0]} and the files after it hold the token id {rows_RT.max()}, but the "
+                f"model's vocabulary ends at {self.vocab_size - 1}; make the rows with the tokenizer that the model is for"
+            )
+        return rows_RT
 
 
 class PretrainBatches:

@@ -1,0 +1,191 @@
+"""Fine-tuning inherits the pretrained model whole, learns assistants' tokens only, and resumes like pretraining."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from xsa.data.tokenizer import Tokenizer
+from xsa.model.nanochat import NanoChat
+from xsa.store.errors import UserError
+from xsa.study.settings import MixtureItem
+from xsa.study.stages import FinetuneStage
+from xsa.train.checkpoint import load_model
+from xsa.train.conversations import PackedBatches, pack_ahead
+from xsa.train.finetune import rates
+
+
+def conversation(question: str, answer: str) -> list[dict]:
+    return [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+
+
+def chatsets(results, conversations, test=None):
+    """A result with a SmolTalk of these conversations."""
+
+    def fill(folder):
+        (folder / "smoltalk").mkdir()
+        for split, rows in (("train", conversations), ("test", test)):
+            if rows is not None:
+                pq.write_table(pa.table({"messages": rows}), folder / "smoltalk" / f"{split}.parquet")
+
+    return results.add("chatsets", fill)
+
+
+def settings(**changes) -> FinetuneStage:
+    values = {
+        "seed": 0,
+        "mixture": (MixtureItem(set="smoltalk"),),
+        "steps": None,
+        "batch_rows": 2,
+        "lr_fraction": 0.8,
+        "buffer_size": 4,
+        "overlong": "truncate",
+        "compile": False,
+        "validation_every": 2,
+    }
+    return FinetuneStage(**{**values, **changes})
+
+
+TALK = [conversation(f"q{n}?", "ab" * (n % 4 + 1)) for n in range(14)]
+LONG = conversation("why?", "because " * 20)
+
+
+@pytest.fixture
+def finetuning(pretraining, results, run):
+    """`finetuning(name, conversations=…, test=…, **settings)`: a job on a pretrained cell with alpha = 1."""
+    base = run(pretraining("base"))
+
+    def job(name: str, conversations=(*TALK, LONG), test=TALK[:5], save_minutes=60.0, **changes):
+        given = {"checkpoint": base, "chatsets": chatsets(results, list(conversations), test and list(test))}
+        tokenizer = pretraining.inputs["tokenizer"]
+        return results.job("finetune", name, settings(**changes), save_minutes, tokenizer=tokenizer, **given)
+
+    job.base = base
+    return job
+
+
+def test_alpha_survives_and_is_run(finetuning, run):
+    folder = run(finetuning("a"))
+    config = json.loads((folder / "config.json").read_text())
+    assert config["model"]["alpha"] == 1.0 and config["stage"] == "finetune"
+    model = load_model(folder, "cpu", "float32")
+    assert model.config.alpha == 1.0
+    standard = NanoChat(model.config.model_copy(update={"alpha": 0.0})).eval()
+    standard.load_state_dict(model.state_dict())
+    tokens = torch.arange(32)[None] + 97
+    with torch.no_grad():
+        assert (model(tokens) - standard(tokens)).abs().max() > 1e-3
+
+
+def test_one_epoch_uses_every_conversation_and_counts_what_it_cut(finetuning, run, notes):
+    folder = run(finetuning("a"))
+    mixture = notes(folder)["mixture"]
+    assert mixture["conversations"] == 15 and mixture["sizes"] == {"smoltalk": 15}
+    assert (
+        mixture["counts"]["placed"] >= 15 and mixture["counts"]["truncated"] >= 1 and mixture["counts"]["dropped"] == 0
+    )
+    log = pq.read_table(folder / "log.parquet")
+    assert log.num_rows == notes(folder)["steps"] == json.loads((folder / "config.json").read_text())["step"]
+    assert log["tokens"].to_pylist() == [step * 2 * 32 for step in log["step"].to_pylist()]
+    dropped = notes(run(finetuning("dropped", overlong="drop")))["mixture"]["counts"]
+    assert dropped["dropped"] >= 1 and dropped["truncated"] == 0
+
+
+def test_held_out_conversations_are_watched_where_there_are_some(finetuning, run, notes):
+    folder = run(finetuning("a"))
+    steps = notes(folder)["steps"]
+    validation = pq.read_table(folder / "validation.parquet")
+    assert validation["step"].to_pylist() == sorted({*range(2, steps, 2), steps})
+    assert all(0 < bpb < 20 for bpb in validation["bpb"].to_pylist())
+    job = finetuning("unwatched", test=None, steps=1)
+    unwatched = run(job)
+    assert pq.read_table(unwatched / "validation.parquet").num_rows == 0
+    assert notes(unwatched)["held_out"] is False and any("is not watched" in sentence for sentence in job.progress.said)
+
+
+def test_only_the_assistants_tokens_are_learned(finetuning, tmp_path, tiny):
+    job = finetuning("a", conversations=[conversation("ask", "yes")])
+    tokenizer = Tokenizer.load(job.input("tokenizer") / "tokenizer.json")
+    pack_ahead(tmp_path / "packed", settings(steps=1), job.input("chatsets"), tokenizer, 32, job.progress)
+    batch = PackedBatches(tmp_path / "packed", 2, 32).read(0)
+    learned = [tokenizer.decode(row[row >= 0].tolist()) for row in batch.targets_RT]
+    assert set("".join(learned).split("<|assistant_end|>")) == {"yes", ""}
+    inputs, targets = batch.inputs_RT[:, 1:], batch.targets_RT[:, :-1]
+    assert np.array_equal(inputs[targets >= 0], targets[targets >= 0])
+
+
+def test_rates_and_moments_start_from_pretrainings(finetuning, run):
+    folder = run(finetuning("a", steps=4))
+    log = pq.read_table(folder / "log.parquet").to_pydict()
+    assert log["lr_multiplier"] == pytest.approx([0.8, 0.8, 0.8, 0.4])
+    assert log["momentum"][0] == 0.85 and log["weight_decay"] == [0.0] * 4
+    assert int(load_file(folder / "optimizer.safetensors")["step"]) == 6 + 4
+
+
+def test_schedule_follows_the_reference(reference):
+    runs = json.loads((reference("schedule") / "sft.json").read_text())["runs"]
+    ours = [run for run in runs if (run["warmup_ratio"], run["warmdown_ratio"], run["final_lr_frac"]) == (0.0, 0.5, 0.0)]
+    assert ours
+    for stored in ours:
+        schedule = rates(200, stored["init_lr_frac"])
+        expected = {round(200 * at): lr for at, lr in zip(stored["progress"], stored["lr_multiplier"], strict=True)}
+        for step in range(200):
+            assert schedule(step).lr_multiplier == pytest.approx(stored["init_lr_frac"] * expected[step], abs=1e-12)
+
+
+def test_a_mixture_with_nothing_to_learn_is_refused(finetuning, run):
+    asked = [conversation("why " * 20, "never seen") for _ in range(3)]
+    with pytest.raises(UserError, match=r"nothing to learn: .*truncated to 32 tokens"):
+        run(finetuning("cut", conversations=asked))
+    with pytest.raises(UserError, match=r"finetune\.overlong is `drop`"):
+        run(finetuning("dropped", conversations=asked, overlong="drop"))
+
+
+def test_a_stopped_run_ends_like_an_undisturbed_one_and_packs_once(finetuning, run, monkeypatch):
+    undisturbed = run(finetuning("undisturbed"))
+    job = finetuning("stopped")
+    job.progress.at = lambda done: os.kill(os.getpid(), signal.SIGTERM) if done == 2 else None
+    with pytest.raises(SystemExit):
+        run(job)
+    packed = job.state / "packed" / "batches.bin"
+    before = packed.stat().st_mtime_ns
+    again = finetuning("stopped")
+    seen = []
+    again.progress.at = lambda done: seen.append(packed.stat().st_mtime_ns)
+    stopped = run(again)
+    assert set(seen) == {before} and again.progress.steps[0] == 3
+    for name in ("model.safetensors", "optimizer.safetensors", "config.json", "log.parquet", "validation.parquet"):
+        assert (stopped / name).read_bytes() == (undisturbed / name).read_bytes(), name
+
+
+def test_packed_batches_that_were_damaged_are_packed_again(finetuning, tmp_path):
+    job = finetuning("a")
+    tokenizer = Tokenizer.load(job.input("tokenizer") / "tokenizer.json")
+    pack = lambda: pack_ahead(tmp_path / "p", settings(), job.input("chatsets"), tokenizer, 32, job.progress)  # noqa: E731
+    pack()
+    whole = (tmp_path / "p" / "batches.bin").read_bytes()
+    (tmp_path / "p" / "batches.bin").write_bytes(whole[:-4])
+    pack()
+    assert (tmp_path / "p" / "batches.bin").read_bytes() == whole
+
+
+def test_a_checkpoint_without_alpha_is_refused(finetuning, run, results):
+    job = finetuning("a")
+    copy = results.root / "pretrain" / "copy@00000000ff"
+    shutil.copytree(finetuning.base, copy)
+    config = json.loads((copy / "config.json").read_text())
+    del config["model"]["alpha"]
+    (copy / "config.json").write_text(json.dumps(config))
+    results.record(copy)
+    job.inputs["checkpoint"] = copy
+    with pytest.raises(UserError, match=r"the field model\.alpha is missing"):
+        run(job)
