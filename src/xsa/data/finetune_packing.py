@@ -21,7 +21,7 @@ Fitted = tuple[list[int], list[int], bool]
 
 
 class ConversationPacking:
-    """Batches of rows from endlessly repeated conversations; batch s is the same wherever a run was resumed.
+    """Batches of rows from endlessly repeated conversations; batch s is a function of the conversations and the settings alone.
 
     conversations: one epoch. render: conversation -> (ids, mask), uncut. sequence_len: T; a row has T+1 tokens.
     overlong: for conversations of more than T tokens. `truncate` cuts them to T, as nanochat's rendering does at its T;
@@ -47,7 +47,7 @@ class ConversationPacking:
         self._conversations, self._render = conversations, render
         self._sequence_len, self._buffer_size = sequence_len, buffer_size
         self._bos, self._overlong = bos, overlong
-        self._buffer: Buffer[tuple[int, Fitted]] = Buffer()
+        self._buffer: Buffer[Fitted] = Buffer()
         self._cursor, self.epoch, self.consumed = 0, 1, 0
         self.counts = {"placed": 0, "truncated": 0, "dropped": 0, "padded": 0, "learned": 0}
 
@@ -72,7 +72,7 @@ class ConversationPacking:
             if found is None:
                 self.counts["padded"] += len(row) - filled
                 return
-            ids, learned, _ = found[1]
+            ids, learned, _ = found
             row[filled : filled + len(ids)] = ids
             mask[filled : filled + len(ids)] = learned
             filled += len(ids)
@@ -82,14 +82,13 @@ class ConversationPacking:
     def _refill(self) -> None:
         dropped = 0
         while len(self._buffer) < self._buffer_size:
-            index = self._cursor
-            rendered = self._fitted(index)
+            rendered = self._fitted(self._conversations[self._cursor])
             if rendered is None:
                 self.counts["dropped"] += 1
                 self.consumed += 1
                 dropped += 1
             else:
-                self._buffer.add(len(rendered[0]), (index, rendered))
+                self._buffer.add(len(rendered[0]), rendered)
                 self.counts["truncated"] += rendered[2]
                 dropped = 0
             if dropped > len(self._conversations):
@@ -101,31 +100,11 @@ class ConversationPacking:
             if self._cursor == len(self._conversations):
                 self._cursor, self.epoch = 0, self.epoch + 1
 
-    def _fitted(self, index: int) -> Fitted | None:
+    def _fitted(self, conversation: Any) -> Fitted | None:
         """ids, mask, whether cut; None for a conversation that is left out."""
-        ids, mask = self._render(self._conversations[index])
+        ids, mask = self._render(conversation)
         if len(ids) <= self._sequence_len or self._overlong == "keep":
             return ids, mask, False
         if self._overlong == "drop":
             return None
         return ids[: self._sequence_len], mask[: self._sequence_len], True
-
-    def state(self) -> dict[str, Any]:
-        """What `restore` needs to go on with the next batch; plain JSON."""
-        return {
-            "cursor": self._cursor,
-            "epoch": self.epoch,
-            "consumed": self.consumed,
-            "counts": dict(self.counts),
-            "buffer": [index for index, _ in self._buffer],
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on where `state` was taken; the buffered conversations are read again."""
-        self._cursor, self.epoch, self.consumed = state["cursor"], state["epoch"], state["consumed"]
-        self.counts = dict(state["counts"])
-        self._buffer = Buffer()
-        for index in state["buffer"]:
-            rendered = self._fitted(index)
-            assert rendered is not None
-            self._buffer.add(len(rendered[0]), (index, rendered))

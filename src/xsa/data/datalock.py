@@ -1,0 +1,73 @@
+"""`config/data.lock`: the SHA-256 of every downloaded file, kept when it is first seen and checked ever after."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+from xsa.store.errors import UserError
+from xsa.store.files import write_json
+from xsa.store.lock import Lock
+
+WAIT_SECONDS = 60.0
+
+
+class DataLock:
+    """A JSON file: name of a published file -> {sha256, bytes}. Several jobs may add to it at the same time."""
+
+    def __init__(self, path: Path):
+        self.path = Path(path)
+
+    def knows(self, name: str, sha256: str) -> bool:
+        """True when this is the hash kept for a file, False when the file is new; UserError when it has changed."""
+        entry = self._read().get(name)
+        if entry is not None and entry["sha256"] != sha256:
+            raise UserError(
+                f"{name} has changed since {self.path} was written: it says SHA-256 {entry['sha256']}, the file now has "
+                f"{sha256}. Pin the dataset's revision to the commit you want, or, if the new content is meant, "
+                "delete the entry from the lock"
+            )
+        return entry is not None
+
+    def keep(self, name: str, sha256: str, size: int) -> None:
+        """Add a file."""
+        with _Turn(self.path.with_name(f".{self.path.name}.lock")):
+            entries = self._read()
+            entries[name] = {"sha256": sha256, "bytes": size}
+            try:
+                write_json(self.path, entries)
+            except OSError as error:
+                raise UserError(
+                    f"{self.path} cannot be written ({error.strerror}), and the SHA-256 of {name} must be kept there; "
+                    "make its folder writable"
+                ) from None
+
+    def _read(self) -> dict[str, dict]:
+        try:
+            entries = json.loads(self.path.read_text(encoding="utf-8"))
+            if all(len(entry["sha256"]) == 64 for entry in entries.values()):
+                return entries
+            problem = "an entry has no SHA-256"
+        except FileNotFoundError:
+            return {}
+        except (json.JSONDecodeError, UnicodeDecodeError, AttributeError, KeyError, TypeError) as error:
+            problem = str(error)
+        raise UserError(f"{self.path} is not as `xsa` writes it ({problem}); bring it back from version control")
+
+
+class _Turn(Lock):
+    """The store's lock, waited for."""
+
+    def __init__(self, path: Path):
+        super().__init__(path, what="the data lock")
+
+    def __enter__(self) -> Lock:
+        deadline = time.monotonic() + WAIT_SECONDS
+        while True:
+            try:
+                return super().__enter__()
+            except UserError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)

@@ -1,0 +1,139 @@
+"""Stages `bundle` (CORE's task files) and `chatsets` (ARC, MMLU, GSM8K, HumanEval, SmolTalk, identity, words).
+
+From the published places, from a local folder in the same layout, or made by the built-in generator. Every file is read
+row by row here, where it enters, so that a bad one is found before anything is trained.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from xsa.data.bundle import check_bundle, unzip_bundle
+from xsa.data.chat.check import check_chatsets
+from xsa.data.datalock import DataLock
+from xsa.data.download import Published, download
+from xsa.data.shard import copy_hashed
+from xsa.store.errors import UserError
+from xsa.store.job import Job
+from xsa.study.sources import HashCache
+
+BUCKET = "https://karpathy-public.s3.us-west-2.amazonaws.com"
+WORDS = "https://raw.githubusercontent.com/dwyl/english-words/refs/heads/master/words_alpha.txt"
+REVISION = "main"
+# File of the result -> dataset on the hub, files there (several are joined).
+CHAT_FILES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "arc_easy/test.parquet": ("allenai/ai2_arc", ("ARC-Easy/test-00000-of-00001.parquet",)),
+    "arc_challenge/test.parquet": ("allenai/ai2_arc", ("ARC-Challenge/test-00000-of-00001.parquet",)),
+    "mmlu/test.parquet": ("cais/mmlu", ("all/test-00000-of-00001.parquet",)),
+    "mmlu/auxiliary_train.parquet": ("cais/mmlu", ("all/auxiliary_train-00000-of-00001.parquet",)),
+    "gsm8k/train.parquet": ("openai/gsm8k", ("main/train-00000-of-00001.parquet",)),
+    "gsm8k/test.parquet": ("openai/gsm8k", ("main/test-00000-of-00001.parquet",)),
+    "humaneval/test.parquet": ("openai/openai_humaneval", ("openai_humaneval/test-00000-of-00001.parquet",)),
+    "smoltalk/train.parquet": (
+        "HuggingFaceTB/smol-smoltalk",
+        tuple(f"data/train-{part:05d}-of-00004.parquet" for part in range(4)),
+    ),
+    "smoltalk/test.parquet": ("HuggingFaceTB/smol-smoltalk", ("data/test-00000-of-00001.parquet",)),
+}
+
+
+def bundle(job: Job) -> dict[str, Any]:
+    """Stage `bundle`: core.yaml, eval_meta_data.csv and eval_data/**. Notes: items of each task file."""
+    if job.settings.kind == "builtin":
+        from xsa.data.world import write_bundle
+
+        write_bundle(job.out, job.settings.seed, job.settings.items)
+    elif job.settings.kind == "local":
+        _copy_local(job)
+    else:
+        archive = job.state / "eval_bundle.zip"
+        published = Published("eval_bundle.zip", f"{BUCKET}/eval_bundle.zip")
+        _download(job, published, archive, lambda path: unzip_bundle(path, job.state / "tried"))
+        unzip_bundle(archive, job.out)
+    return {"items": check_bundle(job.out)}
+
+
+def chatsets(job: Job) -> dict[str, Any]:
+    """Stage `chatsets`: <set>/<split>.parquet, identity and words. Notes: rows of each file, files that are missing."""
+    if job.settings.kind == "builtin":
+        from xsa.data.world import write_chatsets
+
+        write_chatsets(job.out, job.settings.seed, job.settings.items)
+    elif job.settings.kind == "local":
+        _copy_local(job)
+    else:
+        _published_chatsets(job)
+    return check_chatsets(job.out, job.progress)
+
+
+def _copy_local(job: Job) -> None:
+    """Copy a folder; what was copied must be what the plan hashed."""
+    source = Path(job.source["path"])
+    files = sorted(path for path in source.rglob("*") if path.is_file())
+    if not files:
+        raise UserError(f"{source} has no files; bring the sets there in the published layout")
+    for done, path in enumerate(files, 1):
+        copy_hashed(path, job.out / path.relative_to(source))
+        job.progress.step(done, len(files), unit="file")
+    found = HashCache(job.state / "hashes.json").folder_sha256(job.out, str(source))
+    if found != job.settings.sha256:
+        raise UserError(
+            f"{source} has changed since the plan was made: SHA-256 {job.settings.sha256} was planned, its files now have {found}. "
+            "Bring them back, or plan again"
+        )
+
+
+def _published_chatsets(job: Job) -> None:
+    from xsa.data.hub import hub_file
+
+    for name, (dataset, files) in CHAT_FILES.items():
+        target, parts = job.out / name, []
+        for number, file in enumerate(files):
+            parts.append(job.state / "parts" / name / f"{number}.parquet")
+            _download(job, hub_file(dataset, REVISION, file), parts[-1], _parquet)
+        join_parquet(parts, target)
+    for published, name in (
+        (Published("identity_conversations.jsonl", f"{BUCKET}/identity_conversations.jsonl"), "identity"),
+        (Published("words_alpha.txt", WORDS), "spellingbee"),
+    ):
+        _download(job, published, job.out / name / published.name, _text)
+
+
+def _download(job: Job, published: Published, target: Path, validate: Callable[[Path], object]) -> None:
+    if target.exists():
+        return
+    job.progress.say(f"fetching {published.name}")
+    whole = target.with_name(f"{target.name}.new")
+    download(published, whole, job.state, DataLock(job.source["data_lock"]), job.progress, validate)
+    whole.rename(target)
+
+
+def join_parquet(parts: list[Path], target: Path) -> None:
+    """Write the row groups of several parquet files of one schema as one file; a single one is taken as it is."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if len(parts) == 1:
+        shutil.copyfile(parts[0], target)
+        return
+    with pq.ParquetWriter(target, pq.read_schema(parts[0]), compression="zstd") as writer:
+        for part in parts:
+            with pq.ParquetFile(part) as opened:
+                for group in range(opened.num_row_groups):
+                    writer.write_table(opened.read_row_group(group))
+
+
+def _parquet(path: Path) -> None:
+    try:
+        pq.read_metadata(path)
+    except Exception as error:
+        raise UserError(f"{path} is no whole parquet file ({error}); download it again") from None
+
+
+def _text(path: Path) -> None:
+    head = path.read_bytes()[:200].lstrip().lower()
+    if not head or head.startswith(b"<"):
+        raise UserError(f"{path} is empty or a web page, not the published file; download it again")
