@@ -1,0 +1,69 @@
+"""The stage `attention`: self-alignment and diagonal weight of every layer and head of a checkpoint."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pandas as pd
+import torch
+
+from xsa.diagnose.alignment import MEASURES, Alignment, Means
+from xsa.model.nanochat import NanoChat
+from xsa.store.errors import UserError
+from xsa.store.files import write_json
+from xsa.store.job import Job
+from xsa.study.stages import AttentionStage
+from xsa.train.checkpoint import load_for_evaluation
+from xsa.train.loop import use_threads
+from xsa.train.stream import RowStream
+
+
+def attention(job: Job) -> dict[str, Any]:
+    """Read the first `rows` validation rows with the checkpoint; write attention.parquet and attention.json.
+
+    UserError where there are fewer rows than that, or the model's output is not finite.
+    """
+    settings: AttentionStage = job.settings
+    use_threads(job)
+    model, _, config = load_for_evaluation(job)
+    path = job.file("validation", "rows.arrow")
+    rows = RowStream([path], config.model.sequence_len, config.model.vocab_size)
+    if len(rows) < settings.rows:
+        raise UserError(
+            f"attention.rows = {settings.rows}, but {path} holds {len(rows)} rows; set attention.rows to {len(rows)} or less"
+        )
+    tokens_RT = torch.from_numpy(rows.take(0, settings.rows)[:, :-1])
+    values = measure(model, tokens_RT, lambda done, total: job.progress.step(done, total, unit="row"))
+    frame = pd.DataFrame(values, columns=["layer", "head", "measure", "value"])
+    broken = frame[~frame["value"].map(math.isfinite)]
+    if len(broken):
+        first = broken.iloc[0]
+        raise UserError(
+            f"{first['measure']} of layer {first['layer']}, head {first['head']} is not finite; the checkpoint "
+            f"{job.input('checkpoint')} holds no usable weights. Look at its log"
+        )
+    frame.to_parquet(job.out / "attention.parquet", index=False)
+    means = {name: float(frame.loc[frame["measure"] == name, "value"].mean()) for name in MEASURES}
+    write_json(
+        job.out / "attention.json",
+        {"rows": settings.rows, "tokens": settings.rows * (tokens_RT.size(1) - 1), "means": means},
+    )
+    return {"rows": settings.rows}
+
+
+@torch.no_grad()
+def measure(model: NanoChat, tokens_RT: torch.Tensor, progress=lambda done, total: None) -> list:
+    """`Alignment.values` of a model over rows of tokens, one row at a time, each read twice.
+
+    The first reading finds the means of y and v, around which `cos_y_v_centred` is taken.
+    """
+    device = model.resid_lambdas.device
+    means = Means()
+    alignment = Alignment(model.config.windows(), means)
+    total = 2 * len(tokens_RT)
+    for number, observer in enumerate((means, alignment)):
+        for row, tokens_T in enumerate(tokens_RT, start=1):
+            model.hidden(tokens_T[None].to(device), observe=observer.observe)
+            progress(number * len(tokens_RT) + row, total)
+    return alignment.values(tokens_RT.size(1))
