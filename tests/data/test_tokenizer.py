@@ -62,6 +62,17 @@ def test_a_saved_tokenizer_is_the_same_when_loaded(tmp_path, small_tokenizer):
     assert loaded.dtype == np.uint16
 
 
+@pytest.mark.parametrize("text", [" " * 1_100_000 + "x", "x" * 300_000, "\n \t" * 400_000])
+def test_a_million_blanks_or_letters_in_a_row_are_encoded(small_tokenizer, text):
+    ids = small_tokenizer.encode(text)
+    assert small_tokenizer.decode(ids) == text
+    assert small_tokenizer.encode_batch([text, "a"], threads=2) == [ids, small_tokenizer.encode("a")]
+
+
+def test_half_a_surrogate_pair_from_a_json_file_is_encoded(small_tokenizer):
+    assert small_tokenizer.decode(small_tokenizer.encode("a\ud83d b")) == "a\ufffd b"
+
+
 @pytest.mark.parametrize(
     "damage",
     [

@@ -19,13 +19,16 @@ class DataLock:
     def __init__(self, path: Path):
         self.path = Path(path)
 
-    def knows(self, name: str, sha256: str) -> bool:
-        """True when this is the hash kept for a file, False when the file is new; UserError when it has changed."""
+    def knows(self, name: str, sha256: str, origin: str) -> bool:
+        """True when this is the hash kept for a file, False when the file is new; UserError when it has changed.
+
+        origin: where the file came from, for the message.
+        """
         entry = self._read().get(name)
         if entry is not None and entry["sha256"] != sha256:
             raise UserError(
-                f"{name} has changed since {self.path} was written: it says SHA-256 {entry['sha256']}, the file now has "
-                f"{sha256}. Pin the dataset's revision to the commit you want, or, if the new content is meant, "
+                f"{name} has changed since {self.path} was written: it says SHA-256 {entry['sha256']}, what came from "
+                f"{origin} has {sha256}. Pin the dataset's revision to the commit you want, or, if the new content is meant, "
                 "delete the entry from the lock"
             )
         return entry is not None

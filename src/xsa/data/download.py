@@ -79,15 +79,16 @@ def download(
         _retried(published, part, progress, sleep)
         shutil.move(part, target)
         _etag_file(part).unlink(missing_ok=True)
+    origin = str(brought) if brought is not None else published.url
     try:
         sha256 = sha256_file(target)
-        if not lock.knows(published.name, sha256):
+        if not lock.knows(published.name, sha256, origin):
             validate(target)
             lock.keep(published.name, sha256, target.stat().st_size)
     except UserError:
         target.unlink()
         raise
-    return str(brought) if brought is not None else published.url
+    return origin
 
 
 def _brought(published: Published) -> Path | None:

@@ -10,8 +10,10 @@ import base64
 import binascii
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,10 @@ SPECIAL = (
     "<|output_start|>",
     "<|output_end|>",
 )
+
+# The splitting pattern looks ahead over blanks, and its engine gives up (by a panic) on about a million in a row.
+_BLANKS = 100_000
+_LONG_BLANK = re.compile(rf"\s{{{_BLANKS}}}")
 
 
 class Tokenizer:
@@ -115,12 +121,14 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Ids of a text, without `<|bos|>`; the names of special tokens in it are plain text."""
-        return self._encoding.encode_ordinary(text)
+        if len(text) <= _BLANKS:
+            return self._encoding.encode_ordinary(text)
+        return [token for piece in _pieces(text) for token in self._encoding.encode_ordinary(piece)]
 
     def encode_batch(self, texts: list[str], threads: int = 1) -> list[list[int]]:
         """`encode` of each text."""
-        if threads == 1:
-            return [self._encoding.encode_ordinary(text) for text in texts]
+        if threads == 1 or any(len(text) > _BLANKS for text in texts):
+            return [self.encode(text) for text in texts]
         return self._encoding.encode_ordinary_batch(texts, num_threads=threads)
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -147,6 +155,12 @@ class Tokenizer:
         return np.dtype(np.uint16 if self.vocab_size <= 1 << 16 else np.uint32)
 
 
+def _pieces(text: str) -> list[str]:
+    """The text, cut inside runs of very many blanks."""
+    cuts = [0, *(found.end() for found in _LONG_BLANK.finditer(text)), len(text)]
+    return [text[start:stop] for start, stop in pairwise(cuts)]
+
+
 class TrainingText:
     """The text a tokenizer is trained on: documents of the shards in order, each cut to `doc_cap` characters.
 
@@ -168,7 +182,7 @@ class TrainingText:
                     self.documents += 1
                     self.characters += len(text)
                     self._hash.update(text.encode())
-                    yield text
+                    yield from _pieces(text) if len(text) > _BLANKS else [text]
                     if self.characters > self.max_chars:
                         return
                 self.progress.step(min(self.characters, self.max_chars), self.max_chars, unit="character")
