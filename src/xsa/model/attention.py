@@ -36,8 +36,10 @@ def attend(q_BTHK: Tensor, k_BSGK: Tensor, v_BSGK: Tensor, mask: Tensor | None) 
     mask is boolean, (T, S) or (B, 1, T, S); None means causal, with S = T.
     """
     q, k, v = (x.transpose(1, 2) for x in (q_BTHK, k_BSGK, v_BSGK))
-    grouped = q.size(1) != k.size(1)
-    y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None, enable_gqa=grouped)
+    shared = q.size(1) // k.size(1)
+    if shared > 1:  # copied: the kernel that takes a mask on a GPU knows no shared heads
+        k, v = k.repeat_interleave(shared, dim=1), v.repeat_interleave(shared, dim=1)
+    y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None)
     return y.transpose(1, 2)
 
 

@@ -39,7 +39,8 @@ class MLP(nn.Module):
         self.c_proj = Linear(4 * config.n_embd, config.n_embd, dtype)
 
     def forward(self, h_BTD: Tensor) -> Tensor:
-        return self.c_proj(F.relu(self.c_fc(h_BTD)).square())
+        r = F.relu(self.c_fc(h_BTD))
+        return self.c_proj(r * r)
 
 
 class Block(nn.Module):

@@ -11,6 +11,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+GATE_CHANNELS = 24  # of a token's embedding, read by the gate that smears it with its predecessor
+
 
 class ModelConfig(BaseModel):
     """Everything needed to build a model. Stored in every checkpoint, complete, so that nothing is assumed when it is read.
@@ -43,6 +45,10 @@ class ModelConfig(BaseModel):
             raise ValueError(f"head_dim = {self.n_embd // self.n_head} is odd; rotary positions need pairs of channels")
         if self.n_head % self.n_kv_head:
             raise ValueError(f"n_kv_head = {self.n_kv_head} does not divide n_head = {self.n_head}")
+        if self.n_embd < GATE_CHANNELS:
+            raise ValueError(
+                f"n_embd = {self.n_embd} is below {GATE_CHANNELS}, the channels that the smear's gate reads; choose a greater width"
+            )
         bad = [layer for layer in self.xsa_layers if not 0 <= layer < self.n_layer]
         if bad:
             raise ValueError(f"xsa_layers has {bad}, outside 0 … {self.n_layer - 1}")
