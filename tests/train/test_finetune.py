@@ -133,7 +133,9 @@ def test_rates_and_moments_start_from_pretrainings(finetuning, run):
 
 def test_schedule_follows_the_reference(reference):
     runs = json.loads((reference("schedule") / "sft.json").read_text())["runs"]
-    ours = [run for run in runs if (run["warmup_ratio"], run["warmdown_ratio"], run["final_lr_frac"]) == (0.0, 0.5, 0.0)]
+    ours = [
+        run for run in runs if (run["warmup_ratio"], run["warmdown_ratio"], run["final_lr_frac"]) == (0.0, 0.5, 0.0)
+    ]
     assert ours
     for stored in ours:
         schedule = rates(200, stored["init_lr_frac"])

@@ -63,7 +63,8 @@ def finetune(job: Job) -> dict[str, Any]:
         optimizer = MuonAdamW(model, training.optim)
         load_optimizer(files[OPTIMIZER], optimizer)
         loss, how = loss_sum(model, settings.compile, group.device, say)
-        size = micro_batch(job.run, base.model, settings.batch_rows // group.world, group.device)
+        first, end = group.part(settings.batch_rows)
+        size = micro_batch(job.run, base.model, end - first, group.device)
         schedule = rates(batches.steps, settings.lr_fraction)
         trainer = Trainer(model, optimizer, batches, schedule, loss, size, group)
 

@@ -42,7 +42,8 @@ def pretrain(job: Job) -> dict[str, Any]:
         model = NanoChat(settings.model, dtype=as_dtype(settings.dtype)).to(group.device)
         model.init_weights(settings.seed)
         loss, how = loss_sum(model, settings.compile, group.device, say)
-        size = micro_batch(job.run, settings.model, settings.batch_rows // group.world, group.device)
+        first, end = group.part(settings.batch_rows)
+        size = micro_batch(job.run, settings.model, end - first, group.device)
         batches = PretrainBatches(rows, settings.batch_rows)
         trainer = Trainer(model, MuonAdamW(model, settings.optim), batches, rates(settings), loss, size, group)
 

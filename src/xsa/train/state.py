@@ -46,7 +46,8 @@ class States:
         """Save one state and return its folder. OSError where the disk refuses; older states are untouched then."""
         final = self.folder / f"step_{position.step:08d}"
         part = self.folder / f".{final.name}.part"
-        shutil.rmtree(part, ignore_errors=True)
+        for leftover in self.folder.glob(".step_*.part"):
+            shutil.rmtree(leftover, ignore_errors=True)
         part.mkdir(parents=True)
         try:
             save_tensors(part / MODEL, model.state_dict())
