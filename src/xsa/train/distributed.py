@@ -121,6 +121,7 @@ def ranks(device: str) -> Iterator[Ranks]:
     dist.init_process_group("nccl" if place.type == "cuda" else "gloo", timeout=_PATIENCE)
     try:
         yield Ranks(dist.get_rank(), world, place)
+        dist.barrier()  # the first process holds what the others meet through, and must not leave before them
     finally:
         dist.destroy_process_group()
 
