@@ -65,8 +65,11 @@ def pack_ahead(
         while packing.consumed < len(conversations) if settings.steps is None else steps < settings.steps:
             file.write(np.stack(packing.next_batch(settings.batch_rows)).astype("<i4").tobytes())
             steps += 1
-            done = min(packing.consumed, len(conversations))
-            progress.step(done, len(conversations), unit="conversation", batches=steps)
+            if settings.steps is None:
+                done = min(packing.consumed, len(conversations))
+                progress.step(done, len(conversations), unit="conversation", batches=steps)
+            else:
+                progress.step(steps, settings.steps, unit="batch")
         file.flush()
         os.fsync(file.fileno())
     counts = packing.counts
