@@ -194,7 +194,8 @@ def _summary(
         for arm in grid.arms_of(shape)
     ]
     places = {
-        cell.name: {"factors": cell.factors, "settings": cell.settings, "results": cell.results} for cell in grid.cells
+        cell.name: {name: getattr(cell, name) for name in ("factors", "settings", "results", "data")}
+        for cell in grid.cells
     }
     return {
         "study": settings.study,

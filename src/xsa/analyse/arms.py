@@ -30,6 +30,7 @@ class Cell:
     factors: dict[str, Any]
     settings: dict[str, Any]
     results: dict[str, str]
+    data: str | None = None  # where the text came from: builtin, local or hub
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,8 @@ def read_grid(settings: AnalyseStage) -> Grid:
 def _cell(entry: dict[str, Any]) -> Cell:
     factors = dict(entry["factors"])
     seed = factors.get(SEED, entry["settings"].get(SEED, 0))
-    return Cell(entry["cell"], entry["shape"], int(seed), factors, dict(entry["settings"]), dict(entry["results"]))
+    settings, results = dict(entry["settings"]), dict(entry["results"])
+    return Cell(entry["cell"], entry["shape"], int(seed), factors, settings, results, entry.get("data"))
 
 
 def _arm(cells: list[Cell], named: list[str], baseline: dict[str, Any]) -> Arm:
@@ -142,13 +144,9 @@ def _baseline_of(arm: Arm, arms: tuple[Arm, ...], baseline: dict[str, Any]) -> A
 
 
 def _telling_factors(cells: tuple[Cell, ...]) -> list[str]:
-    """Factors that tell arms of one shape apart; one that has a single value within every shape does not."""
-    names = list(dict.fromkeys(name for cell in cells for name in cell.factors if name != SEED))
-    values: dict[tuple[str, str], set[str]] = {}
-    for cell in cells:
-        for name in names:
-            values.setdefault((name, cell.shape), set()).add(_key(cell.factors.get(name)))
-    return [name for name in names if any(len(values[name, cell.shape]) > 1 for cell in cells)]
+    """Factors that tell arms apart: those of more than one value."""
+    names = dict.fromkeys(name for cell in cells for name in cell.factors if name != SEED)
+    return [name for name in names if len({_key(cell.factors.get(name)) for cell in cells}) > 1]
 
 
 def _has(factors: dict[str, Any], baseline: dict[str, Any]) -> bool:

@@ -50,7 +50,7 @@ def _metric_row(results: Results, comparison: Comparison, metric: Metric) -> dic
         "metric": metric.id,
         "name": metric.name,
         "unit": metric.unit,
-        "source": metric.source,
+        "source": metric.told_source(results, comparison.arm.cells[next(iter(pairs))]),
         "better": metric.better,
         "baseline_mean": float(baseline.mean()),
         "arm_mean": float(arm.mean()),

@@ -13,7 +13,10 @@ from xsa.analyse.results import Results
 
 @dataclass(frozen=True)
 class Metric:
-    """`better` is "lower" or "higher", or None where neither is. `source` says where the number comes from."""
+    """`better` is "lower" or "higher", or None where neither is.
+
+    `source` says where the number comes from; `items` adds, from a cell's result, what it was measured on.
+    """
 
     id: str
     name: str
@@ -22,6 +25,12 @@ class Metric:
     better: str | None
     source: str
     value: Callable[[Results, Cell], float | None]
+    items: Callable[[Results, Cell], str] = lambda results, cell: ""
+
+    def told_source(self, results: Results, cell: Cell) -> str:
+        """`source` with what this cell was measured on, for two numbers of one name may differ in that alone."""
+        items = self.items(results, cell)
+        return f"{self.source}; {items}" if items else self.source
 
 
 def _bpb(results: Results, cell: Cell) -> float | None:
@@ -53,13 +62,28 @@ def _attention(measure: str) -> Callable[[Results, Cell], float | None]:
     return value
 
 
+def _bpb_rows(results: Results, cell: Cell) -> str:
+    return str(results.json(cell, "bpb", "bpb.json").get("source", ""))
+
+
+def _core_items(results: Results, cell: Cell) -> str:
+    core = results.json(cell, "core", "core.json")
+    most = core.get("max_per_task")
+    words = [f"at most {most} items a task" if most else "all items", f"chance by table {core.get('baselines')}"]
+    return ", ".join(words + ([f"partial tasks: {', '.join(core['partial'])}"] if core.get("partial") else []))
+
+
+def _chatcore_items(results: Results, cell: Cell) -> str:
+    return f"{sum(task['items'] for task in results.json(cell, 'chatcore', 'chatcore.json')['tasks'].values())} items"
+
+
 def _entry(values: dict[str, Any] | None, name: str) -> float | None:
     found = None if values is None else values.get(name)
     return None if found is None else float(found)
 
 
 METRICS = (
-    Metric("bpb", "Validation bpb", "bits per byte", "bpb", "lower", "stage bpb, after training", _bpb),
+    Metric("bpb", "Validation bpb", "bits per byte", "bpb", "lower", "stage bpb, after training", _bpb, _bpb_rows),
     Metric(
         "last_bpb",
         "Validation bpb, last look",
@@ -78,8 +102,19 @@ METRICS = (
         "mean raw loss of the last 1 % of the steps",
         _train_loss,
     ),
-    Metric("core", "Base CORE", "centred accuracy", "core", "higher", "stage core, before fine-tuning", _core),
-    Metric("chatcore", "ChatCORE", "centred accuracy", "chatcore", "higher", "stage chatcore, fine-tuned", _chatcore),
+    Metric(
+        "core", "Base CORE", "centred accuracy", "core", "higher", "stage core, before fine-tuning", _core, _core_items
+    ),
+    Metric(
+        "chatcore",
+        "ChatCORE",
+        "centred accuracy",
+        "chatcore",
+        "higher",
+        "stage chatcore, fine-tuned",
+        _chatcore,
+        _chatcore_items,
+    ),
     Metric(
         "cos_y_v",
         "Self-alignment cos(y, v)",
