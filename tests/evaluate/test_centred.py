@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from xsa.evaluate.centred import TaskScore, aggregate, baseline_table, centre, published_items, read_baselines
+from xsa.evaluate.centred import TABLES, TaskScore, aggregate, baseline_table, centre, published_items, read_baselines
 from xsa.store.errors import UserError
 
 # Accuracies that nanochat published for OpenAI's GPT-2 models on the whole bundle, and the CORE it computed from them.
@@ -31,9 +31,9 @@ def scores(accuracies: list[float], baselines: list[float]) -> dict[str, TaskSco
 
 
 @pytest.mark.parametrize("model", GPT2)
-def test_core_of_gpt2_is_the_published_number_under_v1(model, tmp_path):
+def test_core_of_gpt2_is_the_published_number_under_v1(model):
     core, accuracies = GPT2[model]
-    table, _ = baseline_table("v1", tmp_path / "unused.csv")
+    table, _ = baseline_table("v1", None)
     assert len(table) == 22
     result = aggregate(scores([float(word) for word in accuracies.split()], list(table.values())))
     assert result["mean"] == pytest.approx(core, abs=2e-6)
@@ -99,3 +99,11 @@ def test_a_percentage_is_read_as_a_share(tmp_path):
     with open(path, "w", newline="") as handle:
         csv.writer(handle).writerows([["Eval Task", "Random baseline"], ["a, b", "9.1"]])
     assert read_baselines(path, "Eval Task", "Random baseline") == {"a, b": pytest.approx(0.091)}
+
+
+def test_a_named_table_that_was_edited_is_refused(tmp_path, monkeypatch):
+    text = (TABLES / "v1.csv").read_text()
+    (tmp_path / "v1.csv").write_text(text.replace("boolq,62", "boolq,50"))
+    monkeypatch.setattr("xsa.evaluate.centred.TABLES", tmp_path)
+    with pytest.raises(UserError, match=r"v1.csv was edited"):
+        baseline_table("v1", None)

@@ -12,8 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xsa.store.errors import UserError
+from xsa.store.files import sha256_file
 
 TABLES = Path(__file__).parent / "baselines"
+# The tables are frozen: results are named by them. Their hashes stand here so that an edit is a change of code too.
+SHA256 = {
+    "v1": "7574690dbc6536c80a3077cd9eaa560698b38d20b909dcd26fae8da4d9aedf6a",
+    "v2": "10ae9d50498eb89fbbb7adf138a1db6c16c8903f3934ef7a98bda8da7b867da9",
+    "published_items": "c3ba2ff82ee4f860a596e684aad2b65954404318afaf735eeab1b7b7ed4b14a8",
+}
 Z95 = 1.959963984540054  # 97.5 % point of the normal distribution
 
 
@@ -61,7 +68,7 @@ def aggregate(scores: dict[str, TaskScore]) -> dict[str, float | list[float]]:
 
 def published_items() -> dict[str, int]:
     """Number of items of each task's published set, CORE and chat tasks together."""
-    with open(TABLES / "published_items.csv", encoding="utf-8", newline="") as handle:
+    with open(_frozen("published_items"), encoding="utf-8", newline="") as handle:
         return {row["label"]: int(row["items"]) for row in csv.DictReader(handle)}
 
 
@@ -95,7 +102,7 @@ def read_baselines(path: Path, label: str, percent: str) -> dict[str, float]:
     return baselines
 
 
-def baseline_table(name: str, bundle_csv: Path) -> tuple[dict[str, float], Path]:
+def baseline_table(name: str, bundle_csv: Path | None) -> tuple[dict[str, float], Path]:
     """The table called `name` (`bundle`, `v1`, `v2`) and the file that it comes from.
 
     `v1` is the table of nanochat's bundle (DCLM's eval_meta_data_v1.csv), `v2` DCLM's later one: they differ in
@@ -104,5 +111,14 @@ def baseline_table(name: str, bundle_csv: Path) -> tuple[dict[str, float], Path]
     """
     if name == "bundle":
         return read_baselines(bundle_csv, "Eval Task", "Random baseline"), bundle_csv
-    path = TABLES / f"{name}.csv"
+    path = _frozen(name)
     return read_baselines(path, "label", "baseline"), path
+
+
+def _frozen(name: str) -> Path:
+    path = TABLES / f"{name}.csv"
+    if sha256_file(path) != SHA256[name]:
+        raise UserError(
+            f"{path} was edited; it is one of this project's named tables. Bring it back, and give a new table a new name"
+        )
+    return path

@@ -22,7 +22,7 @@ from xsa.data.conversation import render_prompt
 from xsa.data.tokenizer import Tokenizer
 from xsa.evaluate.centred import TaskScore, aggregate, published_items
 from xsa.evaluate.engine import answer_all
-from xsa.evaluate.humaneval import test_program
+from xsa.evaluate.humaneval import graded_program
 from xsa.evaluate.resume import kept_or_made
 from xsa.evaluate.sandbox import Limits, Sandbox
 from xsa.evaluate.scoring import token_budget
@@ -145,7 +145,7 @@ def grade(
     """One row an item from the answers' texts: by the number after `#### `, or by running the program."""
     if items and items[0].check == "program":
         programs = [
-            test_program(text, item.program["prompt"], item.program["test"], item.program["entry_point"])
+            graded_program(text, item.program["prompt"], item.program["test"], item.program["entry_point"])
             for item, text in zip(items, texts, strict=True)
         ]
         outcomes = sandbox.run_all(programs, workers)

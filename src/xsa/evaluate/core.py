@@ -119,9 +119,8 @@ def make_prompts(
 
 
 def _baselines(job: Job, tasks: list[Task]) -> dict[str, float]:
-    table, path = baseline_table(job.settings.baselines, job.input("bundle") / "eval_meta_data.csv")
-    if job.settings.baselines == "bundle":
-        job.file("bundle", "eval_meta_data.csv")
+    name = job.settings.baselines
+    table, path = baseline_table(name, job.file("bundle", "eval_meta_data.csv") if name == "bundle" else None)
     missing = [task.label for task in tasks if task.label not in table]
     if missing:
         raise UserError(

@@ -11,7 +11,7 @@ import re
 _FENCED = re.compile(r"```(?:python)?\s*\n(.*?)\n```", re.DOTALL)
 
 
-def test_program(answer: str, prompt: str, test: str, entry_point: str) -> str:
+def graded_program(answer: str, prompt: str, test: str, entry_point: str) -> str:
     """A program that ends without an exception if and only if the function in `answer` passes `test`."""
     fenced = _FENCED.search(answer)
     code = fenced.group(1) if fenced else answer

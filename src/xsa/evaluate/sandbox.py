@@ -32,9 +32,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from xsa.evaluate import sandbox_child
 from xsa.store.errors import UserError
 
-CHILD = Path(__file__).with_name("sandbox_child.py")
+CHILD = Path(sandbox_child.__file__)
 MARK = "XSA_SANDBOX"  # environment variable by which a program's stray children are found
 REPORT_BYTES = 8192
 
