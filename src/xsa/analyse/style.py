@@ -115,6 +115,7 @@ def plain(text: str, length: int = 40) -> str:
 
 def save(figure: Figure, folder: Path, name: str, alt: str, data: Sequence[dict[str, Any]]) -> None:
     """Write `name.svg`, `.pdf` and `.png` (white ground), and the drawn numbers as `name.csv`."""
+    folder.mkdir(parents=True, exist_ok=True)
     figure.draw_without_rendering()
     figure.set_layout_engine("none")  # laid out once, not once a format
     svg = folder / f"{name}.svg"
