@@ -87,6 +87,7 @@ def _stage_verb(stage: str) -> click.Command:
     ) -> None:
         from xsa.study.execute import execute
 
+        results, result = _place(result, results)
         execute(
             _project(results), study, stage, result, device=device, threads=threads, micro_batch=micro_batch, log=log
         )

@@ -49,6 +49,11 @@ class Progress:
         if done >= total:
             self._start = None
 
+    def note(self, text: str) -> None:
+        """Write to the log alone; the terminal is told by whoever reports the error."""
+        if self._log is not None:
+            print(text, file=self._log, flush=True)
+
     def _write(self, text: str) -> None:
         line = f"{self.name}  {text}" if self.name else text
         for stream in (self.stream, self._log):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from pathlib import Path
 
 from xsa.store.errors import UserError
@@ -59,7 +60,11 @@ def execute(
         source=result.source,
         progress=Progress.terminal(f"{stage} {result.label}", log),
     )
-    folder = produce(job, result.recipe, result.digest)
+    try:
+        folder = produce(job, result.recipe, result.digest)
+    except Exception as error:
+        job.progress.note(str(error) if isinstance(error, UserError) else traceback.format_exc())
+        raise
     job.progress.say(f"done: {folder}")
     return folder
 

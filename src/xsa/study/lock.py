@@ -67,10 +67,12 @@ class StagesLock:
     def functions(self, stage: str) -> dict[str, str]:
         return functions_reached(stage, self.plumbing)
 
-    def stale(self) -> list[Stale]:
-        """Stages whose code has changed since their version was given."""
+    def stale(self, among: set[str] | None = None) -> list[Stale]:
+        """Stages, of all or of some, whose code has changed since their version was given."""
         found = []
         for stage, entry in self.stages.items():
+            if among is not None and stage not in among:
+                continue
             now, then = self.functions(stage), entry["functions"]
             if fingerprint(now) != entry["fingerprint"]:
                 found.append(
@@ -85,7 +87,7 @@ class StagesLock:
 
     def check(self, stages: set[str]) -> None:
         """Raise UserError, naming the functions, when the code of one of `stages` is not what the lock says."""
-        stale = [one for one in self.stale() if one.stage in stages]
+        stale = self.stale(stages)
         if stale:
             lines = "\n".join(f"  {one}" for one in stale)
             first = stale[0].stage

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -89,10 +90,9 @@ class Workflow:
 
 
 def told(work: Callable, *args: Any) -> Any:
-    """Call `work`; an error of the user ends Snakemake with its sentence instead of a traceback."""
-    from snakemake.exceptions import WorkflowError
-
+    """Call `work`; an error of the user ends Snakemake with its sentence alone, without a traceback."""
     try:
         return work(*args)
     except UserError as error:
-        raise WorkflowError(str(error)) from None
+        print(f"\n{error}\n", file=sys.stderr)
+        sys.exit(1)

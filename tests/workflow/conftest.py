@@ -1,0 +1,114 @@
+"""A miniature study, finished once by Snakemake in a project folder of its own."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+
+RECIPE = {
+    "description": "as small as it gets",
+    "settings": {
+        "data": {"kind": "builtin", "shards": 3, "documents_per_shard": 128, "tokens_per_shard": 2_000},
+        "bundle": {"kind": "builtin", "items": 16},
+        "chatsets": {"kind": "builtin", "items": 16},
+        "tokenizer": {"vocab_size": 400, "shards": 1},
+        "model": {"sequence_len": 128},
+        "horizon": {"steps": 6, "batch_tokens": 512},
+        "schedule": {"warmup_steps": 2},
+        "precision": {"dtype": "float32", "compile": False},
+        "validation": {"every": 3, "rows": 4},
+        "finetune": {
+            "steps": 3,
+            "mixture": [{"set": "smoltalk"}, {"set": "gsm8k"}, {"set": "simplespelling", "limit": 20}],
+        },
+        "bpb": {"rows": 8},
+        "core": {"max_per_task": 12},
+        "chatcore": {"max_per_task": 4, "spellingbee_items": 4, "max_new_tokens": 8},
+        "attention": {"rows": 2},
+        "overhead": {"repetitions": 3, "warmup": 1, "batch_rows": 2, "device": "cpu"},
+        "equivalence": {"steps": 2, "batch_rows": 2, "device": "cpu"},
+    },
+}
+STUDY = {
+    "name": "mini",
+    "title": "The miniature",
+    "question": "Does every stage run?",
+    "recipe": "mini",
+    "shapes": {"d2": {"model": {"n_layer": 2, "n_embd": 32, "n_head": 2}}},
+    "factors": {"xsa.alpha": [0, 1], "seed": [0]},
+    "baseline": {"xsa.alpha": 0},
+}
+
+
+class MiniProject:
+    """A project folder with the repository's workflow and the miniature study."""
+
+    def __init__(self, root: Path):
+        self.root = root
+
+    @classmethod
+    def new(cls, root: Path) -> MiniProject:
+        for folder in ("config/studies", "config/recipes"):
+            (root / folder).mkdir(parents=True)
+        for name in ("rules", "report", "profiles"):
+            shutil.copytree(ROOT / name, root / name)
+        shutil.copy(ROOT / "Snakefile", root / "Snakefile")
+        shutil.copy(ROOT / "config/stages.lock", root / "config/stages.lock")
+        project = cls(root)
+        project.write("config/recipes/mini.yaml", RECIPE)
+        project.write("config/studies/mini.yaml", STUDY)
+        return project
+
+    def write(self, path: str, values: dict) -> None:
+        (self.root / path).write_text(yaml.safe_dump(values, sort_keys=False))
+
+    def snakemake(self, *arguments: str, timeout: float = 600) -> subprocess.CompletedProcess:
+        """Run Snakemake as a user does, on two cores."""
+        command = [str(Path(sys.executable).with_name("snakemake")), "--cores", "2", *arguments]
+        environment = {
+            "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
+            "HOME": str(self.root),
+            "OMP_NUM_THREADS": "1",
+        }
+        return subprocess.run(
+            [*command, "--config", "study=mini"],
+            cwd=self.root,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            env=environment,
+        )
+
+    def jobs(self, *arguments: str) -> dict[str, int]:
+        """How many jobs of each rule a dry run plans; `all` left out."""
+        run = self.snakemake("--dry-run", *arguments)
+        assert run.returncode == 0, run.stdout + run.stderr
+        text = run.stdout + run.stderr
+        counts = dict(re.findall(r"^(\w+) +(\d+)$", text, re.MULTILINE))
+        counts.pop("total", None)
+        counts.pop("all", None)
+        return {rule: int(count) for rule, count in counts.items()}
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory) -> MiniProject:
+    """The miniature study, run to its page. Tests work on copies."""
+    project = MiniProject.new(tmp_path_factory.mktemp("mini") / "project")
+    run = project.snakemake()
+    assert run.returncode == 0, run.stdout + run.stderr
+    return project
+
+
+@pytest.fixture
+def mini(finished, tmp_path) -> MiniProject:
+    """A copy of the finished miniature study, in another folder."""
+    shutil.copytree(finished.root, tmp_path / "copy", symlinks=True)
+    return MiniProject(tmp_path / "copy")

@@ -1,0 +1,138 @@
+"""What runs again after a change, and what never does: on a finished study, by real Snakemake runs."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.workflow.conftest import RECIPE, STUDY
+
+pytestmark = [pytest.mark.workflow, pytest.mark.xdist_group("workflow")]
+
+EVALUATIONS = {"finetune": 1, "bpb": 1, "core": 1, "chatcore": 1, "attention": 1}
+PAGE = {"analyse": 1, "report": 1, "publish": 1}
+
+
+def recipe(**settings) -> dict:
+    changed = copy.deepcopy(RECIPE)
+    for name, values in settings.items():
+        changed["settings"][name] = {**changed["settings"].get(name, {}), **values}
+    return changed
+
+
+def study(**changes) -> dict:
+    return {**copy.deepcopy(STUDY), **changes}
+
+
+def test_nothing_changed_nothing_runs(mini):
+    assert mini.jobs() == {}
+
+
+def test_touched_files_run_nothing(mini):
+    for path in [*mini.root.rglob("*.yaml"), *(mini.root / "results").rglob("record.json"), *mini.root.rglob("*.smk")]:
+        path.touch()
+    assert mini.jobs() == {}
+
+
+def test_a_lost_snakemake_folder_runs_nothing(mini):
+    shutil.rmtree(mini.root / ".snakemake")
+    assert mini.jobs() == {}
+
+
+def test_a_renamed_setting_file_and_its_key_order_run_nothing(mini):
+    changed = copy.deepcopy(RECIPE)
+    changed["settings"] = dict(reversed(list(changed["settings"].items())))
+    mini.write("config/recipes/mini.yaml", changed)
+    assert mini.jobs() == {}
+
+
+def test_how_it_runs_changes_nothing(mini):
+    mini.write("config/studies/mini.yaml", study(run={"threads": 2, "micro_batch": 1, "save_minutes": 2}))
+    assert mini.jobs() == {}
+
+
+def test_alpha_of_one_cell_runs_that_cell_alone(mini):
+    mini.write("config/studies/mini.yaml", study(factors={"xsa.alpha": [0, 0.5], "seed": [0]}))
+    assert mini.jobs() == {"pretrain": 1, "overhead": 1, **EVALUATIONS, **PAGE}
+
+
+def test_a_change_undone_finds_the_old_results_and_publishes_the_old_page_again(mini):
+    page = mini.root / "results/mini/report.html"
+    before = page.read_bytes()
+    mini.write("config/studies/mini.yaml", study(title="Another title"))
+    assert mini.jobs() == PAGE
+    run = mini.snakemake()
+    assert run.returncode == 0, run.stderr
+    assert page.read_bytes() != before
+    mini.write("config/studies/mini.yaml", STUDY)
+    shutil.rmtree(mini.root / ".snakemake")
+    assert mini.jobs() == {"publish": 1}
+    assert mini.snakemake().returncode == 0
+    assert page.read_bytes() == before and mini.jobs() == {}
+
+
+def test_a_seed_added_runs_the_new_cells_alone(mini):
+    mini.write("config/studies/mini.yaml", study(factors={"xsa.alpha": [0, 1], "seed": [0, 1]}))
+    assert mini.jobs() == {"pretrain": 2, **{rule: 2 for rule in EVALUATIONS}, **PAGE}
+
+
+def test_the_core_limit_runs_core_and_no_training(mini):
+    mini.write("config/recipes/mini.yaml", recipe(core={"max_per_task": 11}))
+    assert mini.jobs() == {"core": 2, **PAGE}
+
+
+def test_a_template_of_the_page_runs_the_page_alone(mini):
+    style = mini.root / "report" / "style.css"
+    style.write_text(style.read_text() + "/* wider */\n")
+    assert mini.jobs() == {"report": 1, "publish": 1}
+
+
+def test_a_deleted_checkpoint_runs_nothing(mini):
+    for path in (mini.root / "results/pretrain").glob("*/model.safetensors"):
+        path.unlink()
+    assert mini.jobs() == {}
+
+
+def test_a_flipped_byte_of_a_checkpoint_is_an_error_that_names_file_and_hashes(mini):
+    checkpoint = next((mini.root / "results/pretrain").glob("*-a1-*/model.safetensors"))
+    content = bytearray(checkpoint.read_bytes())
+    content[-1] ^= 1
+    checkpoint.write_bytes(bytes(content))
+    shutil.rmtree(next((mini.root / "results/bpb").glob("*-a1-*")))
+    run = mini.snakemake()
+    text = run.stdout + run.stderr
+    record = json.loads((checkpoint.parent / "record.json").read_text())
+    assert run.returncode != 0
+    assert "model.safetensors has changed since it was made" in text
+    assert record["files"]["model.safetensors"]["sha256"] in text
+
+
+def test_stale_code_stops_before_the_first_job_and_names_the_ways_out(mini):
+    lock = mini.root / "config/stages.lock"
+    text = lock.read_text()
+    start = text.index("  bpb:")
+    at = text.index("fingerprint:", start) + len("fingerprint: ")
+    lock.write_text(text[:at] + "'0000000000000000'" + text[text.index("\n", at) :])
+    mini.write("config/recipes/mini.yaml", recipe(core={"max_per_task": 11}))
+    before = {path for path in (mini.root / "results").rglob("*")}
+    run = mini.snakemake()
+    text = run.stdout + run.stderr
+    assert run.returncode != 0 and "xsa lock --retrain bpb" in text and "Traceback" not in text
+    made = {path for path in (mini.root / "results").rglob("*")} - before
+    assert not [path for path in made if path.name == "record.json"]
+
+
+def test_no_result_is_overwritten_when_others_are_made(mini):
+    def state() -> dict[Path, tuple[int, bytes]]:
+        files = [path for path in (mini.root / "results").glob("*/*@*/**/*") if path.is_file()]
+        return {path: (path.stat().st_ino, path.read_bytes()) for path in files}
+
+    before = state()
+    mini.write("config/recipes/mini.yaml", recipe(core={"max_per_task": 11}))
+    assert mini.snakemake().returncode == 0
+    after = state()
+    assert all(after[path] == value for path, value in before.items())
