@@ -60,9 +60,15 @@ class Fabricated:
 
 
 def fabricate(
-    root: Path, shapes: int = 2, seeds: int = 2, *, drop: tuple[str, ...] = (), hostile: bool = False
+    root: Path,
+    shapes: int = 2,
+    seeds: int = 2,
+    *,
+    alphas: tuple[float, ...] = (0.0, 1.0),
+    drop: tuple[str, ...] = (),
+    hostile: bool = False,
 ) -> Fabricated:
-    """Write a study of `shapes` × alpha {0, 1} × `seeds` under `root`.
+    """Write a study of `shapes` × `alphas` × `seeds` under `root`.
 
     drop:    stages, or `stage/cell` pairs, that were not measured.
     hostile: one CORE task, one shape and the title carry strings that attack TeX, spreadsheets and HTML.
@@ -76,7 +82,7 @@ def fabricate(
 
     for index, shape in enumerate(SHAPES[:shapes]):
         name = shape["name"] + (" " + HOSTILE if hostile and index == shapes - 1 else "")
-        for alpha in (0.0, 1.0):
+        for alpha in alphas:
             for seed in range(seeds):
                 cell = f"{shape['name']}-alpha{alpha:g}-seed{seed}"
                 settings = _pretrain_settings(shape, alpha, seed)
@@ -109,7 +115,7 @@ def fabricate(
         study="fabricated",
         title="Fabricated study" + (" " + HOSTILE if hostile else ""),
         question="Does exclusive self-attention help when the numbers are made up?",
-        factors={"xsa.alpha": (0.0, 1.0), "seed": tuple(range(seeds))},
+        factors={"xsa.alpha": alphas, "seed": tuple(range(seeds))},
         baseline={"xsa.alpha": 0.0},
         cells=tuple(cells),
         claims_sha256=None,

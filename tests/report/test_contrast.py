@@ -7,7 +7,7 @@ import pytest
 
 STYLE = (Path(__file__).parents[2] / "report" / "style.css").read_text(encoding="utf-8")
 TEXT_ON_GROUND = [
-    *(("paper", text) for text in ("ink", "soft", "link", "better", "worse", "base", "xsa")),
+    *(("paper", text) for text in ("ink", "soft", "link", "better", "worse")),
     *(("panel", text) for text in ("ink", "soft", "link")),
     *(("notice", text) for text in ("notice-ink", "ink", "soft", "better", "worse", "link")),
 ]
@@ -16,7 +16,9 @@ LEAST = 4.5
 
 def schemes() -> dict[str, dict[str, str]]:
     """Colours by scheme, as the browser would resolve them: a later block overrides what it names."""
-    blocks = [dict(re.findall(r"--([\w-]+):\s*(#[0-9a-f]{6})", block)) for block in re.findall(r":root\s*{([^}]*)}", STYLE)]
+    blocks = [
+        dict(re.findall(r"--([\w-]+):\s*(#[0-9a-f]{6})", block)) for block in re.findall(r":root\s*{([^}]*)}", STYLE)
+    ]
     light, dark, paper = blocks
     return {"light": light, "dark": light | dark, "print": light | paper}
 

@@ -29,7 +29,8 @@ from xsa.report import numbers
         (numbers.seconds(0.0416), "42 ms"),
         (numbers.seconds(1800), "30 min 00 s"),
         (numbers.setting(0.00002), "2e−05"),
-        (numbers.setting((0, 1, 2)), "0, 1, 2"),
+        (numbers.setting((0, 1, 2)), "0–2"),
+        (numbers.setting((0, 1, 3)), "0, 1, 3"),
         (numbers.setting(True), "yes"),
         (numbers.counted(1, "seed"), "1 seed"),
         (numbers.counted(3, "seed"), "3 seeds"),
@@ -40,7 +41,9 @@ def test_a_number_is_shown_as_a_person_would_write_it(shown, expected):
     assert shown == expected
 
 
-@pytest.mark.parametrize("show", [numbers.fixed, numbers.signed, numbers.percent, numbers.significant, numbers.amount, numbers.seconds])
+@pytest.mark.parametrize(
+    "show", [numbers.fixed, numbers.signed, numbers.percent, numbers.significant, numbers.amount, numbers.seconds]
+)
 @pytest.mark.parametrize("value", [None, math.nan, math.inf])
 def test_what_is_no_number_is_a_dash(show, value):
     assert show(value) == "–"

@@ -95,7 +95,7 @@ def seconds(value: float | None) -> str:
 
 
 def setting(value: object) -> str:
-    """A setting's value as a person would write it: no Python in sight."""
+    """A setting's value as a person would write it: no Python in sight, whole numbers in a row as a range."""
     if value is None:
         return ABSENT
     if isinstance(value, bool):
@@ -103,6 +103,8 @@ def setting(value: object) -> str:
     if isinstance(value, float):
         return _minus(f"{value:.10g}")
     if isinstance(value, (list, tuple)):
+        if _is_run(value):
+            return f"{value[0]}–{value[-1]}"
         return ", ".join(setting(item) for item in value) if value else "none"
     if isinstance(value, dict):
         return ", ".join(f"{key} {setting(item)}" for key, item in value.items())
@@ -117,3 +119,9 @@ def counted(number: int, noun: str, plural: str = "") -> str:
 def listed(items: list[str], last: str = "and") -> str:
     """`a`, `a and b`, `a, b and c`."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} {last} {items[-1]}" if items else ""
+
+
+def _is_run(values: list | tuple) -> bool:
+    if len(values) < 3 or not all(isinstance(value, int) and not isinstance(value, bool) for value in values):
+        return False
+    return list(values) == list(range(values[0], values[0] + len(values)))

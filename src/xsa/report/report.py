@@ -1,11 +1,58 @@
-"""The stage `report`: a study's page beside its tables and figures."""
+"""The stage `report`: a study's page, with its tables and figures beside it."""
 
 from __future__ import annotations
 
-from xsa.report.page import write_report
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from xsa.report.page import TEMPLATE, render
+from xsa.report.reading import read_analysis
+from xsa.store.errors import UserError
+from xsa.store.files import write_text
 from xsa.store.job import Job
 
+PAGE = "report.html"
+_BESIDE = ("tables", "figures")
 
-def report(job: Job) -> None:
-    """Write report.html, tables/ and figures/ from the analysis that the job reads."""
-    write_report(job.input("analyse"), job.out)
+
+def report(job: Job) -> dict[str, Any]:
+    """Write report.html, tables/ and figures/ of the analysis `analyse` into `job.out`."""
+    page = write_report(job.input("analyse"), job.out)
+    job.progress.say(f"page of {page.stat().st_size / 1e6:.1f} MB")
+    return {"bytes": page.stat().st_size}
+
+
+def write_report(analysis: Path, study_folder: Path, templates: Path | None = None) -> Path:
+    """Write the page of the analysed study in `analysis` to `study_folder`/report.html; return that path.
+
+    The tables and figures are copied beside it first; each file appears whole or not at all, the page last. Records of
+    the study's other results are looked for in the results folder that `analysis` lies in; where one is missing, the
+    page says so.
+    """
+    page = render(read_analysis(analysis), templates or find_templates())
+    for folder in _BESIDE:
+        for path in sorted((analysis / folder).glob("*")):
+            _copy(path, study_folder / folder / path.name)
+    write_text(study_folder / PAGE, page)
+    return study_folder / PAGE
+
+
+def find_templates() -> Path:
+    """The folder `report/` of the project that is worked in, else of the clone that this package was installed from."""
+    places = (Path.cwd() / "report", Path(__file__).resolve().parents[3] / "report")
+    for place in places:
+        if (place / TEMPLATE).is_file():
+            return place
+    raise UserError(f"there is no {TEMPLATE} in {places[0]}; run from the project's folder")
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        shutil.copyfile(source, temporary)
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)

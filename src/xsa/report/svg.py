@@ -14,17 +14,18 @@ from markupsafe import Markup
 
 from xsa.store.errors import UserError
 
-ELEMENTS = frozenset(
+_ELEMENTS = (
     "svg g defs path rect circle ellipse line polyline polygon text tspan use clipPath marker symbol "
-    "linearGradient radialGradient stop pattern mask".split()
+    "linearGradient radialGradient stop pattern mask"
 )
-ATTRIBUTES = frozenset(
-    "id class style d x y x1 x2 y1 y2 cx cy r rx ry dx dy width height points transform viewBox preserveAspectRatio "
+_ATTRIBUTES = (
+    "id style d x y x1 x2 y1 y2 cx cy r rx ry dx dy width height points transform viewBox preserveAspectRatio "
     "fill fill-opacity fill-rule stroke stroke-width stroke-opacity stroke-linecap stroke-linejoin stroke-dasharray "
     "stroke-dashoffset stroke-miterlimit opacity clip-path clip-rule clipPathUnits text-anchor dominant-baseline "
     "font-family font-size font-style font-weight href offset stop-color stop-opacity gradientUnits gradientTransform "
-    "patternUnits patternTransform markerWidth markerHeight markerUnits refX refY orient overflow mask".split()
+    "patternUnits patternTransform markerWidth markerHeight markerUnits refX refY orient overflow mask"
 )
+ELEMENTS, ATTRIBUTES = frozenset(_ELEMENTS.split()), frozenset(_ATTRIBUTES.split())
 _REFERENCE = re.compile(r"url\(\s*['\"]?#([^)'\"]+)['\"]?\s*\)")
 _PLAIN_STYLE = re.compile(r"^[\w\s#%.,:;()'\"+-]*$")
 _COLOUR = re.compile(r"#[0-9a-fA-F]{6}\b|#[0-9a-fA-F]{3}\b")
@@ -46,12 +47,10 @@ def inline_svg(text: str, prefix: str, label: str, colours: dict[str, str] | Non
     _sanitise(root)
     _rename(root, prefix)
     _recolour(root, colours or {})
-    width, height = root.get("width", ""), root.get("height", "")
-    if "viewBox" not in root.attrib:
-        root.set("viewBox", f"0 0 {_number(width)} {_number(height)}")
-    # the page decides the size; the drawing keeps its shape
-    for name in ("width", "height"):
-        root.attrib.pop(name, None)
+    # the page decides the size; the drawing keeps its shape, and says how wide it was drawn
+    width, height = (_number(root.attrib.pop(name, "")) for name in ("width", "height"))
+    box = root.attrib.setdefault("viewBox", f"0 0 {width} {height}").replace(",", " ").split()
+    root.set("style", f"--w: {_number(box[2] if len(box) == 4 else width)}")
     root.set("role", "img")
     root.set("aria-label", label)
     root.tail = None

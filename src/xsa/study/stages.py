@@ -38,7 +38,7 @@ class SetsStage(Settings):
     kind: Literal["builtin", "local", "published"]
     seed: int | None = None
     items: int | None = None
-    sha256: str | None = None  # local: of the sorted list of (relative path, SHA-256)
+    sha256: str | None = None  # local: of names and contents (`sources.HashCache.folder_sha256`)
 
 
 class TokenizerStage(Settings):

@@ -89,6 +89,8 @@ PLACE_STARTS = (
 )  # fmt: skip
 PLACE_ENDS = ("len", "wick", "ford", "mere", "combe", "den", "holm", "well", "stow", "ley", "brook", "gate")
 
+VALLEYS = ("Ambledale", "Winterdale", "Larkdale", "Heatherdale", "Millerdale", "Copperdale", "Fernydale", "Otterdale")
+
 KEEPSAKES = (
     "key",
     "ring",
@@ -127,14 +129,49 @@ SPELLING = (
     "barrel", "butter", "carrot", "cherry", "berry", "meadow", "street", "school", "little", "friend", "supper",
 )  # fmt: skip
 
-_ONSETS = ("B", "D", "F", "G", "K", "L", "M", "N", "P", "R", "S", "T", "V", "Z")
-_MIDDLES = ("ll", "m", "nd", "p", "r", "ss", "t", "v", "b", "lk", "rr", "n")
-_VOWELS = "aeiou"
+# Names that one text gives to something of its own: a stranger, an animal just bought, a boat.
+STRANGERS = (
+    "Pindle", "Marlo", "Sable", "Quill", "Bramble", "Tansy", "Fable", "Ember", "Juniper", "Basil", "Clove", "Flint",
+    "Hazel", "Ivory", "Jasper", "Linnet", "Mallow", "Nettle", "Pepper", "Saffron", "Thistle", "Willow", "Wren", "Zinnia",
+)  # fmt: skip
+BOAT_FIRST = (
+    "Brave",
+    "Quiet",
+    "Merry",
+    "Lucky",
+    "Swift",
+    "Old",
+    "Proud",
+    "Gentle",
+    "Wild",
+    "Golden",
+    "Royal",
+    "Sleepy",
+)
+BOAT_LAST = (
+    "Heron",
+    "Otter",
+    "Star",
+    "Lantern",
+    "Swan",
+    "Arrow",
+    "Moon",
+    "Wave",
+    "Breeze",
+    "Anchor",
+    "Pearl",
+    "Salmon",
+)
+# Names of the animals that people of the world keep.
+PETS = (
+    "Biscuit", "Pickle", "Noodle", "Pebble", "Muffin", "Tumble", "Dapple", "Socks", "Bobbin", "Twig", "Acorn", "Patch",
+    "Whisk", "Crumb", "Domino", "Freckle", "Ginger", "Mitten", "Nutmeg", "Poppy",
+)  # fmt: skip
 
 
-def new_name(rng) -> str:
-    """A name that no one in the world bears, such as `Velku`: one of 4,200, for what a text names only for itself."""
-    return rng.choice(_ONSETS) + rng.choice(_VOWELS) + rng.choice(_MIDDLES) + rng.choice(_VOWELS)
+def boat(rng) -> str:
+    """The name of a boat, one of 144, such as `Merry Otter`."""
+    return f"{rng.choice(BOAT_FIRST)} {rng.choice(BOAT_LAST)}"
 
 
 def a(noun: str) -> str:

@@ -8,17 +8,17 @@ from xsa.data.world import facts
 from xsa.data.world.lexicon import a, listed, some
 from xsa.data.world.world import Person, World
 
-_PEOPLE_TITLES = (
+_TITLES = (
     "Our neighbours",
-    "People of the valley",
-    "Who is who",
+    "People of {valley}",
+    "Who is who in {valley}",
     "A few words about friends",
     "From the village book",
 )
 _CLOSINGS = (
     "That is all there is to say, and it is enough.",
     "Everyone in the village will tell you the same.",
-    "So it is written in the book of the valley.",
+    "So it is written in the book of {valley}.",
     "Few people are as happy as that.",
     "It has been so for a long time.",
 )
@@ -29,7 +29,7 @@ def portrait(world: World, rng: Random, person: Person) -> str:
     kinds = rng.sample(facts.PERSON_KINDS, rng.randint(3, len(facts.PERSON_KINDS)))
     said = [facts.say(world, rng, person, kind, i == 0 or rng.random() < 0.4) for i, kind in enumerate(kinds)]
     if rng.random() < 0.3:
-        said.append(rng.choice(_CLOSINGS))
+        said.append(rng.choice(_CLOSINGS).format(valley=world.valley))
     return " ".join(said)
 
 
@@ -37,7 +37,7 @@ def people(world: World, rng: Random, size: int) -> str:
     """Portraits of `size` people, sometimes under a title."""
     parts = [portrait(world, rng, person) for person in some(rng, world.people, size)]
     if rng.random() < 0.3:
-        parts.insert(0, rng.choice(_PEOPLE_TITLES))
+        parts.insert(0, rng.choice(_TITLES).format(valley=world.valley))
     return "\n\n".join(parts)
 
 
@@ -91,7 +91,7 @@ def crafts(world: World, rng: Random, size: int) -> str:
         rng.shuffle(said)
         masters = [person.name for person in world.people if person.craft is craft]
         if masters:
-            said.append(f"In this valley {listed(masters)} {'is' if len(masters) == 1 else 'are'} known for it.")
+            said.append(f"In {world.valley} {listed(masters)} {'is' if len(masters) == 1 else 'are'} known for it.")
         parts.append(" ".join(said))
     return "\n\n".join(parts)
 

@@ -7,9 +7,10 @@ it can only be known by looking back.
 from __future__ import annotations
 
 from random import Random
+from typing import NamedTuple
 
 from xsa.data.world import facts, lexicon
-from xsa.data.world.lexicon import a, new_name, some
+from xsa.data.world.lexicon import a, some
 from xsa.data.world.world import Person, World
 
 # What a giver does, why the giver would, and why the other would want it.
@@ -46,12 +47,12 @@ def gifts(world: World, rng: Random, size: int) -> str:
     return " ".join(said)
 
 
-def _asides(world: World, rng: Random, count: int) -> list[str]:
-    """Sentences that a letter or a diary may hold anywhere."""
+def _asides(world: World, rng: Random, count: int, without: tuple[str, ...]) -> list[str]:
+    """Sentences that a letter or a diary may hold anywhere, about people other than those it is between."""
+    others = [person for person in world.people if person.name not in without]
     said = []
     for _ in range(count):
-        person = rng.choice(world.people)
-        place = rng.choice(world.places)
+        person, place = rng.choice(others), rng.choice(world.places)
         said.append(
             rng.choice(
                 (
@@ -61,6 +62,8 @@ def _asides(world: World, rng: Random, count: int) -> list[str]:
                     f"The fair in {place.name} was a good one.",
                     f"I ate too many {person.fruit} with {person.name}.",
                     f"{person.name} came by with {person.pet} the {person.animal.kind}.",
+                    f"I have not seen {person.name} since {rng.choice(lexicon.SEASONS)}.",
+                    f"You asked about {person.name}: all is well {person.craft.place}.",
                     facts.say(world, rng, person, rng.choice(facts.PERSON_KINDS), True),
                     facts.say_place(rng, place, rng.choice(facts.PLACE_KINDS)),
                 )
@@ -69,35 +72,49 @@ def _asides(world: World, rng: Random, count: int) -> list[str]:
     return said
 
 
-def matter(world: World, rng: Random) -> tuple[str, str, str]:
-    """A thing that only one letter knows: how it is told, how it comes up again, and the words that answer."""
+class Matter(NamedTuple):
+    """A thing that only one letter knows: how it is told, how it comes up again, and the words that are then due."""
+
+    told: str
+    again: str
+    words: str
+
+
+def matter(world: World, rng: Random) -> Matter:
+    """Something new to tell: a boat, an animal, a hiding place, a colour, a move, a loss."""
     keepsake, animal = rng.choice(lexicon.KEEPSAKES), rng.choice(world.animals).kind
-    colour, hiding, name = rng.choice(world.colours), rng.choice(lexicon.HIDING), new_name(rng)
-    place = rng.choice(world.places).name
-    return rng.choice(
-        (
+    colour, hiding, name = rng.choice(world.colours), rng.choice(lexicon.HIDING), rng.choice(lexicon.STRANGERS)
+    boat, place = lexicon.boat(rng), rng.choice(world.places).name
+    return Matter(
+        *rng.choice(
             (
-                f"I have bought a boat and named it {name}.",
-                "When you look for my boat, remember that its name is",
-                name,
-            ),
-            (
-                f"We have a new {animal} here, and we call it {name}.",
-                f"Come soon and see the new {animal}. We call it",
-                name,
-            ),
-            (
-                f"I have put the {keepsake} {hiding}.",
-                f"And do not forget where the {keepsake} is. I have put it",
-                hiding,
-            ),
-            (f"I have painted the gate {colour}.", "You will know my house by the gate, for I have painted it", colour),
-            (f"I am going to move to {place}.", "So write to me at my new house, for I am going to move to", place),
-            (
-                f"I have lost a {colour} {keepsake}.",
-                "If you find what I have lost, send it back: it is a",
-                f"{colour} {keepsake}",
-            ),
+                (
+                    f"I have bought a boat called {boat}.",
+                    "When you come to see the boat, remember that it is called",
+                    boat,
+                ),
+                (
+                    f"There is a new {animal} here called {name}.",
+                    f"Come soon and see the new {animal}, which is called",
+                    name,
+                ),
+                (
+                    f"I have put the {keepsake} {hiding}.",
+                    f"Do not forget where the {keepsake} is. I have put it",
+                    hiding,
+                ),
+                (
+                    f"I have painted the gate {colour}.",
+                    "You will know my house by the gate, which I have painted",
+                    colour,
+                ),
+                (f"I am going to move to {place}.", "So write to my new house, for I am going to move to", place),
+                (
+                    f"I have lost a {colour} {keepsake}.",
+                    "If you find what I have lost, send it back. It is a",
+                    f"{colour} {keepsake}",
+                ),
+            )
         )
     )
 
@@ -105,20 +122,23 @@ def matter(world: World, rng: Random) -> tuple[str, str, str]:
 def letter_body(world: World, rng: Random, asides: int) -> tuple[str, str, str]:
     """A letter up to the words that answer its first sentence, those words, and the writer's name."""
     writer = rng.choice(world.people)
-    told, again, words = matter(world, rng)
-    middle = " ".join(_asides(world, rng, asides))
-    return f"Dear {writer.friend},\n\n{told} {middle} {again}", words, writer.name
+    news = matter(world, rng)
+    middle = " ".join(_asides(world, rng, asides, (writer.name, writer.friend)))
+    return f"Dear {writer.friend},\n\n{news.told} {middle} {news.again}", news.words, writer.name
 
 
-def letter(world: World, rng: Random, size: int) -> str:
-    """A letter from someone to their best friend. What its first sentence tells, its last one asks to remember."""
-    body, words, writer = letter_body(world, rng, 1 + 2 * size + rng.randint(0, 2))
-    return f"{body} {words}.\n\n{rng.choice(('Your friend', 'With love', 'Yours'))},\n{writer}"
+def letters(world: World, rng: Random, size: int) -> str:
+    """Letters from people to their best friends. What its first sentence tells, the last one asks to remember."""
+    parts = []
+    for _ in range(1 + size // 4):
+        body, words, writer = letter_body(world, rng, rng.randint(1, min(7, 1 + size)))
+        parts.append(f"{body} {words}.\n\n{rng.choice(('Your friend', 'With love', 'Yours'))},\n{writer}")
+    return "\n\n".join(parts)
 
 
-def stranger(world: World, rng: Random, size: int) -> str:
+def strangers(world: World, rng: Random, size: int) -> str:
     """A stranger with a new name comes to a village, meets people, and goes on."""
-    name, place = new_name(rng), rng.choice(world.places)
+    name, place = rng.choice(lexicon.STRANGERS), rng.choice(world.places)
     keepsake, colour = rng.choice(lexicon.KEEPSAKES), rng.choice(world.colours)
     said = [
         f"One day in {rng.choice(lexicon.SEASONS)} a stranger came to {place.name}.",
@@ -167,6 +187,41 @@ def lost(world: World, rng: Random, size: int) -> str:
     )
     said.append(f"{person.name} gave {animal.food} to {pet}, and the {animal.kind} went home to {person.home}.")
     return " ".join(said)
+
+
+def workdays(world: World, rng: Random, size: int) -> str:
+    """How people spend a working day, from getting up to what they have sold."""
+    parts = []
+    for person in some(rng, world.people, 1 + size // 2):
+        craft, they = person.craft, person.they
+        parts.append(
+            " ".join(
+                (
+                    rng.choice(
+                        (
+                            f"{person.name} the {craft.name} got up early.",
+                            f"Before the sun was up, {person.name} the {craft.name} was awake.",
+                            f"{rng.choice(lexicon.DAYS)} is a long day for {person.name} the {craft.name}.",
+                        )
+                    ),
+                    rng.choice(
+                        (
+                            f"Soon {they} was {craft.place} and worked with the {craft.tool}.",
+                            f"All morning {they} worked with the {craft.tool} {craft.place}.",
+                            f"{person.pet} the {person.animal.kind} watched as {they} worked with the {craft.tool}.",
+                        )
+                    ),
+                    rng.choice(
+                        (
+                            f"By noon {they} had sold {rng.randint(2, 9)} loads of {craft.product}.",
+                            f"In the evening {they} went home to {person.home} and ate {person.fruit}.",
+                            f"{person.friend} came to buy {craft.product}, and they talked until dark.",
+                        )
+                    ),
+                )
+            )
+        )
+    return "\n\n".join(parts)
 
 
 def market(world: World, rng: Random, size: int) -> str:
@@ -219,5 +274,8 @@ def diary(world: World, rng: Random, size: int) -> str:
                 f"A letter came from {writer.friend}.",
             )
         )
-        parts.append(f"{day}. {rng.choice(lexicon.WEATHER).capitalize()}. {work} " + " ".join(_asides(world, rng, 2)))
+        parts.append(
+            f"{day}. {rng.choice(lexicon.WEATHER).capitalize()}. {work} "
+            + " ".join(_asides(world, rng, 2, (writer.name,)))
+        )
     return "\n\n".join(parts)

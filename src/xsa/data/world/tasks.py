@@ -70,7 +70,7 @@ def endings(world: World, rng: Random) -> Drawn:
         f"It was a fine day in {place.name}. {person.name} the {person.craft.name} got up early "
         f"and was soon {person.craft.place}. There {person.they}"
     )
-    choices = [f"worked with the {one.tool} and sold {one.product}." for one in crafts]
+    choices = [f"worked with the {one.tool} until it was dark." for one in crafts]
     return (person.name, place.name), {"query": query, "choices": choices, "gold": crafts.index(person.craft)}
 
 

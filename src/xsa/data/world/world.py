@@ -9,10 +9,10 @@ from random import Random
 from xsa.data.world import lexicon
 from xsa.data.world.lexicon import Animal, Craft
 
-PEOPLE = 16
-PLACES = 8
-CRAFTS = 10
-ANIMALS = 8
+PEOPLE = 12
+PLACES = 6
+CRAFTS = 8
+ANIMALS = 6
 COLOURS = 8
 FRUITS = 8
 
@@ -87,7 +87,7 @@ def make_world(seed: int) -> World:
     fruits = tuple(rng.sample(lexicon.FRUITS, FRUITS))
     places = _places(rng, colours, fruits)
     people = _people(rng, places, crafts, animals, colours, fruits)
-    valley = lexicon.new_name(rng)
+    valley = rng.choice(lexicon.VALLEYS)
     return World(seed, valley, people, places, crafts, animals, colours, fruits)
 
 
@@ -132,13 +132,9 @@ def _people(rng: Random, places, crafts, animals, colours, fruits) -> tuple[Pers
         friends,
         strict=True,
     )
-    pets: set[str] = set()
+    pets = rng.sample(lexicon.PETS, PEOPLE)
     people = []
     for (name, she), home, craft, colour, animal, fruit, (friend, _) in drawn:
-        pet = lexicon.new_name(rng)
-        while pet in pets:
-            pet = lexicon.new_name(rng)
-        pets.add(pet)
-        people.append(Person(name, she, home, craft, colour, animal, pet, fruit, friend))
+        people.append(Person(name, she, home, craft, colour, animal, pets.pop(), fruit, friend))
     rng.shuffle(people)
     return tuple(people)
