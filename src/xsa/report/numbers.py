@@ -87,6 +87,16 @@ def amount(value: float | None, unit: str = "") -> str:
     return f"{count(value)}{unit and ' ' + unit}"
 
 
+def size(value: float | None) -> str:
+    """Bytes in short: `612 bytes`, `1.5 kB`, `498 MB`."""
+    if absent(value):
+        return ABSENT
+    for unit, letters in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if value >= unit:
+            return f"{value / unit:.3g} {letters}" if value < 1000 * unit else f"{value / unit:,.0f} {letters}"
+    return counted(value, "byte")
+
+
 def seconds(value: float | None) -> str:
     """A duration: `42 s`, `3 min 05 s`; below a second in milliseconds."""
     if absent(value):
@@ -100,8 +110,8 @@ def setting(value: object) -> str:
         return ABSENT
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, float):
-        return _minus(f"{value:.10g}")
+    if isinstance(value, (int, float)):
+        return _minus(f"{value:,.0f}" if abs(value) >= 10_000 and value == round(value) else f"{value:.10g}")
     if isinstance(value, (list, tuple)):
         if _is_run(value):
             return f"{value[0]}–{value[-1]}"

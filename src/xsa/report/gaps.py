@@ -1,0 +1,60 @@
+"""What is missing: everything that a reader could take for granted and this study does not hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xsa.report.answer import FEW_SEEDS, seed_counts
+from xsa.report.numbers import counted, listed
+from xsa.report.reading import Analysis
+
+# In the order in which a cell goes through them.
+STAGES = {
+    "pretrain": "pretraining",
+    "bpb": "bits per byte",
+    "core": "CORE",
+    "finetune": "fine-tuning",
+    "chatcore": "ChatCORE",
+    "attention": "the attention diagnostics",
+    "overhead": "the overhead",
+    "equivalence": "the equivalence at α = 0",
+}
+
+
+def gaps(analysis: Analysis, cells: list[dict[str, Any]]) -> list[str]:
+    """Sentences, one a gap; `cells` as `provenance.cells` gives them."""
+    summary, found = analysis.summary, []
+    if analysis.made_up:
+        found.append("Real text and real tests: the data are the project's own made-up world.")
+    counts = seed_counts(summary)
+    if counts and counts[0] == 1:
+        found.append("More seeds: with one seed in some comparison, no interval over seeds can be given there.")
+    elif counts and counts[0] < FEW_SEEDS:
+        found.append(
+            f"More seeds: {counted(counts[0], 'paired seed')} in some comparison give a wide interval over seeds."
+        )
+    if summary["not_taken"]:
+        found.append(f"Not measured in this study: {listed([stage_name(stage) for stage in summary['not_taken']])}.")
+    by_stage: dict[str, list[str]] = {}
+    for gap in summary["missing"]:
+        by_stage.setdefault(gap["stage"], []).append(gap["cell"])
+    for stage, names in by_stage.items():
+        found.append(f"Measured in other cells, not here: {stage_name(stage)} of {listed(names)}.")
+    for arm in summary["uncompared"]:
+        found.append(f"{arm['shape']}, {arm['arm']}: has no baseline to be held against.")
+    if any(stream["equal"] is None for stream in summary["streams"]):
+        found.append("Proof of equal data: fewer than two cells of a shape say which rows they read.")
+    lost = sum(result["record"] is None for cell in cells for result in cell["made"])
+    if lost:
+        found.append(
+            f"Records: {counted(lost, 'record')} of this study's results {'is' if lost == 1 else 'are'} not in this copy of "
+            "the results folder, so how they were made is not told here."
+        )
+    if not any(row["mode"] == "compiled" for row in summary["overhead"]) and summary["overhead"]:
+        found.append("Overhead of compiled steps: only eager ones were timed, which cost more.")
+    return found
+
+
+def stage_name(stage: str) -> str:
+    """A stage in words."""
+    return STAGES.get(stage, stage)

@@ -1,0 +1,38 @@
+"""A change and its intervals, drawn in a table's row: thick over seeds, thin over items, on the scale of its metric."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+WIDTH, HEIGHT = 140.0, 22.0
+_MARGIN = 5.0
+
+
+@dataclass(frozen=True)
+class Whisker:
+    """Horizontal positions in a drawing of WIDTH × HEIGHT; None where there is no such interval."""
+
+    zero: float
+    mean: float
+    seeds: tuple[float, float] | None
+    items: tuple[float, float] | None
+
+
+def scale_of(rows: list[dict[str, Any]]) -> float:
+    """The greatest distance from zero among the rows' changes and interval ends; 1 where all are zero."""
+    ends = [row[key] for row in rows for key in ("delta", "seed_lo", "seed_hi", "item_lo", "item_hi")]
+    return max((abs(end) for end in ends if end is not None), default=0.0) or 1.0
+
+
+def whisker(row: dict[str, Any], scale: float) -> Whisker:
+    """Place a change on an axis from −scale to scale."""
+
+    def at(value: float) -> float:
+        return round(WIDTH / 2 + value / scale * (WIDTH / 2 - _MARGIN), 1)
+
+    def ends(kind: str) -> tuple[float, float] | None:
+        lo, hi = row[f"{kind}_lo"], row[f"{kind}_hi"]
+        return None if lo is None or hi is None else (at(lo), at(hi))
+
+    return Whisker(at(0.0), at(row["delta"]), ends("seed"), ends("item"))
