@@ -47,7 +47,9 @@ def draw_conventions(folder: Path, gaps: Sequence[Gap], colours: Colours) -> Dra
     for gap in gaps:
         rows += _rows(gap, series[id(gap)])
         words.append(_moved(gap, series[id(gap)]))
-    handles = [Line2D([], [], color=QUIET, linestyle=line, label=text) for text, line in _WAYS.values()]
+    labels = list(dict.fromkeys(gap.comparison.arm.label for gap in gaps))
+    handles = [Line2D([], [], color=colours.colour(label), label=f"{plain(label)} less baseline") for label in labels]
+    handles += [Line2D([], [], color=QUIET, linestyle=line, label=text) for text, line in _WAYS.values()]
     title = "One loss difference under several logging conventions"
     finish(figure, title, handles, columns=1)
     caption = (

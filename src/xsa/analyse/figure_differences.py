@@ -55,7 +55,10 @@ def draw_tasks(folder: Path, suite: str, rows: Sequence[dict[str, Any]], colours
     figure, axes = panels(len(shapes), width=3.9, height=1.0 + 0.24 * len(tasks) * len(arms), sharey=True)
     for ax, shape in zip(axes, shapes, strict=True):
         mine = sorted((row for row in rows if row["shape"] == shape), key=lambda row: tasks.index(row["task"]))
-        _forest(ax, mine, [plain(row["task"], 28) for row in mine], colours)
+        # a task's name once, beside the first of its arms
+        before = [None, *(row["task"] for row in mine)]
+        names = ["" if row["task"] == last else plain(row["task"], 28) for row, last in zip(mine, before, strict=False)]
+        _forest(ax, mine, names, colours)
         ax.set(title=plain(shape), xlabel="change in accuracy")
     title = f"Change in accuracy of each {_SUITES[suite]} task"
     finish(figure, title, _forest_handles(arms, colours), columns=3)

@@ -66,15 +66,16 @@ def _bpb_rows(results: Results, cell: Cell) -> str:
     return str(results.json(cell, "bpb", "bpb.json").get("source", ""))
 
 
-def _core_items(results: Results, cell: Cell) -> str:
-    core = results.json(cell, "core", "core.json")
-    most = core.get("max_per_task")
-    words = [f"at most {most} items a task" if most else "all items", f"chance by table {core.get('baselines')}"]
-    return ", ".join(words + ([f"partial tasks: {', '.join(core['partial'])}"] if core.get("partial") else []))
+def _suite_items(suite: str) -> Callable[[Results, Cell], str]:
+    def items(results: Results, cell: Cell) -> str:
+        found = results.json(cell, suite, f"{suite}.json")
+        most, partial, table = (found.get(key) for key in ("max_per_task", "partial", "baselines"))
+        words = [f"at most {most} items a task" if most else "all items"]
+        words += [f"chance by table {table}"] if table else []
+        words += [f"{len(partial)} sets smaller than published"] if partial else []
+        return ", ".join(words)
 
-
-def _chatcore_items(results: Results, cell: Cell) -> str:
-    return f"{sum(task['items'] for task in results.json(cell, 'chatcore', 'chatcore.json')['tasks'].values())} items"
+    return items
 
 
 def _entry(values: dict[str, Any] | None, name: str) -> float | None:
@@ -103,7 +104,14 @@ METRICS = (
         _train_loss,
     ),
     Metric(
-        "core", "Base CORE", "centred accuracy", "core", "higher", "stage core, before fine-tuning", _core, _core_items
+        "core",
+        "Base CORE",
+        "centred accuracy",
+        "core",
+        "higher",
+        "stage core, before fine-tuning",
+        _core,
+        _suite_items("core"),
     ),
     Metric(
         "chatcore",
@@ -113,7 +121,7 @@ METRICS = (
         "higher",
         "stage chatcore, fine-tuned",
         _chatcore,
-        _chatcore_items,
+        _suite_items("chatcore"),
     ),
     Metric(
         "cos_y_v",

@@ -28,6 +28,8 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 INK = "#010203"  # stands for the page's text colour
 QUIET = "#808080"  # grid, zero lines, nulls: mid-grey reads on both grounds
 COLUMNS = 3
+NARROWEST = 6.4  # inches of a figure, so that title and legend fit
+_ENTRY = 2.8  # inches of a legend entry
 _STYLE = {
     "axes.edgecolor": INK,
     "axes.grid": True,
@@ -91,7 +93,7 @@ def panels(
     columns = min(count, columns)
     rows = -(-count // columns)
     # room beside the panels for the title above and the legend below
-    figure = Figure(figsize=(max(columns * width, 5.6), rows * height + 0.75))
+    figure = Figure(figsize=(max(columns * width, NARROWEST), rows * height + 0.75))
     figure.get_layout_engine().set(hspace=0.06, wspace=0.04)
     grid = figure.subplots(rows, columns, squeeze=False, **kwargs)
     axes = list(grid.flat)
@@ -104,7 +106,8 @@ def finish(figure: Figure, title: str, handles: Sequence[Any] = (), columns: int
     """The figure's title above it at the left, and one legend for all panels below."""
     figure.suptitle(plain(title, 120), x=0.01, ha="left")
     if handles:
-        figure.legend(handles=list(handles), loc="outside lower left", ncols=min(len(handles), columns))
+        columns = min(len(handles), columns, int(figure.get_figwidth() / _ENTRY))
+        figure.legend(handles=list(handles), loc="outside lower left", ncols=columns)
 
 
 def plain(text: str, length: int = 40) -> str:
