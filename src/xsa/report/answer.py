@@ -14,7 +14,7 @@ OUTSIDE, INSIDE = "outside noise", "inside noise"
 _JUDGED = {OUTSIDE: OUTSIDE, INSIDE: INSIDE}  # any other verdict: one seed, which cannot tell
 _UNTOLD = "not to be told from noise by one seed"
 FEW_SEEDS = 5
-_SPELT_OUT = 4  # changes named one by one; more are counted
+_SPELT_OUT = {False: 4, True: 2}  # changes told one by one, where a shape has one arm or several; more are counted
 _NOTHING = "Nothing has been compared yet: no arm of this study has a baseline to be held against."
 
 
@@ -73,9 +73,13 @@ def _lead(rows: list[dict[str, Any]], summary: dict[str, Any]) -> str:
         return f"Whether {told if not many else 'an exclusive arm'} predicts held-out text better cannot be told from one seed an arm."
     return (
         f"The answer depends on the comparison: of {counted(len(rows), 'change')} in how well held-out text is predicted, "
-        f"{len(better)} {'is' if len(better) == 1 else 'are'} for the better, {len(outside) - len(better)} for the worse "
-        f"and {len(rows) - len(outside)} no more than noise."
+        f"{_are(len(better))} for the better, {len(outside) - len(better) or 'none'} for the worse "
+        f"and {len(rows) - len(outside) or 'none'} no more than noise."
     )
+
+
+def _are(number: int) -> str:
+    return f"{number or 'none'} {'is' if number == 1 else 'are'}"
 
 
 def _everywhere(rows: list[dict[str, Any]]) -> str:
@@ -87,7 +91,7 @@ def _moved(groups: list[list[dict[str, Any]]]) -> str:
     """How metrics moved in each comparison, and whether that is more than noise; a group of rows a metric."""
     every = [row for rows in groups for row in rows]
     several = len({row["arm"] for row in every}) > 1
-    if any(len(rows) > _SPELT_OUT for rows in groups):
+    if any(len(rows) > _SPELT_OUT[several] for rows in groups):
         return " ".join(_counted(rows) for rows in groups)
     moves = [
         f"{rows[0]['name']}{' changed' if order == 0 else ''} by {listed([_move(row, several) for row in rows])}"
@@ -131,10 +135,10 @@ def _alignment(summary: dict[str, Any]) -> str:
     rows = [row for row in summary["metrics"] if row["metric"] == "cos_y_v"]
     if not rows:
         return ""
-    if len(rows) > _SPELT_OUT:
+    several = len({row["arm"] for row in rows}) > 1
+    if len(rows) > _SPELT_OUT[several]:
         fell = sum(row["delta"] < 0 for row in rows)
         return f"Attention's output was less aligned with the token's own value, before the projection, in {fell} of {len(rows)} comparisons."
-    several = len({row["arm"] for row in rows}) > 1
     moves = [
         f"from {fixed(row['baseline_mean'], 3)} to {fixed(row['arm_mean'], 3)} at {_place(row, several)}"
         for row in rows
