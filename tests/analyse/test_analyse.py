@@ -83,6 +83,13 @@ def test_an_arm_has_one_colour_in_every_figure(whole):
     assert colours["baseline"] not in only_arm
 
 
+def test_nothing_is_drawn_in_black_or_white_which_one_ground_would_swallow(whole):
+    for path in (whole / "figures").glob("*.svg"):
+        svg = path.read_text().lower()
+        assert "#ffffff" not in svg
+        assert "#000000" not in svg
+
+
 def test_the_same_results_give_the_same_bytes(tmp_path):
     kwargs = {"shapes": 1, "seeds": 2, "drop": ("pretrain", "chatcore", "overhead")}
     one, other = run(tmp_path / "one", **kwargs), run(tmp_path / "other", **kwargs)

@@ -132,7 +132,7 @@ def _forest(ax: Axes, rows: Sequence[dict[str, Any]], names: Sequence[str], colo
             )
         if row["item_lo"] is not None:
             ax.plot([row["item_lo"], row["item_hi"]], [y, y], color=colour, linewidth=1.3, marker="|", markersize=7)
-        face = colour if row["verdict"] == OUTSIDE else "white"
+        face = colour if row["verdict"] == OUTSIDE else "none"
         ax.plot([row["delta"]], [y], marker=colours.marker(row["arm"]), color=colour, markerfacecolor=face, zorder=5)
     ax.set_yticks(range(len(rows)), names)
     ax.set_ylim(len(rows) - 0.4, -0.6)
@@ -151,7 +151,7 @@ def _forest_handles(labels: Sequence[str], colours: Colours) -> list[Line2D]:
         Line2D([], [], color=INK, linewidth=1.3, marker="|", label="interval over items or rows"),
         Line2D([], [], color=INK, marker="o", linestyle="", label="outside noise"),
         Line2D(
-            [], [], color=INK, marker="o", linestyle="", markerfacecolor="white", label="inside noise, or cannot tell"
+            [], [], color=INK, marker="o", linestyle="", markerfacecolor="none", label="inside noise, or cannot tell"
         ),
     ]
 

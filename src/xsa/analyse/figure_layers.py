@@ -34,7 +34,7 @@ def draw_alignment(folder: Path, rows: Sequence[dict[str, Any]], colours: Colour
                 colours,
                 arm,
                 linestyle="--",
-                markerfacecolor="white",
+                markerfacecolor="none",
                 zorder=1.5,
             )
         _layers(ax, shape, "cosine with the own value")
