@@ -53,3 +53,11 @@ def test_colours_are_named_once():
 
 def test_the_style_sheet_fetches_nothing():
     assert "url(" not in STYLE and "@import" not in STYLE
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark", "print"])
+def test_lines_of_figures_stand_out_from_the_page(scheme):
+    colours = schemes()[scheme]
+    arms = [name for name in colours if name.startswith("arm-")]
+    assert len(arms) == 6
+    assert all(contrast(colours["paper"], colours[name]) >= 3 for name in [*arms, "plot-quiet", "strong-rule"])
