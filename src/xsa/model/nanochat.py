@@ -119,6 +119,8 @@ class NanoChat(nn.Module):
         reduction: "mean" over the targets other than −1 (0 where there are none), "sum" of theirs, or "none", which gives
         (B, T) with 0 at the targets that are −1.
         """
+        if reduction not in ("mean", "sum", "none"):
+            raise ValueError(f"reduction is {reduction!r}; it is mean, sum or none")
         logits_BTV = self.logits(self.hidden(tokens_BT, cache=cache))
         if targets_BT is None:
             return logits_BTV
@@ -217,7 +219,7 @@ class _Past:
         self.cache = cache
         self.n_tokens = self.stop = tokens_BT.size(1)
         self.positions_BT = self.lengths = None
-        self.start = 0
+        self.start, self.fresh = 0, True
         if cache is None:
             if lengths is not None:
                 raise ValueError("lengths say what a cache keeps; without one, padding on the right needs no mention")
@@ -235,6 +237,4 @@ class _Past:
 
     def seen(self, window: int) -> range | None:
         """Positions of the cache that a layer of this window may see, or None where only the new tokens exist."""
-        if self.cache is None or self.fresh:
-            return None
-        return range(max(0, self.start - window), self.stop)
+        return None if self.fresh else range(max(0, self.start - window), self.stop)
