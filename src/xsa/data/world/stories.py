@@ -63,6 +63,7 @@ def _asides(world: World, rng: Random, count: int, without: tuple[str, ...]) -> 
                     f"I ate too many {person.fruit} with {person.name}.",
                     f"{person.name} came by with {person.pet} the {person.animal.kind}.",
                     f"I have not seen {person.name} since {rng.choice(lexicon.SEASONS)}.",
+                    f"I have put the {rng.choice(lexicon.KEEPSAKES)} {rng.choice(lexicon.HIDING)}.",
                     f"You asked about {person.name}: all is well {person.craft.place}.",
                     facts.say(world, rng, person, rng.choice(facts.PERSON_KINDS), True),
                     facts.say_place(rng, place, rng.choice(facts.PLACE_KINDS)),
@@ -76,45 +77,42 @@ class Matter(NamedTuple):
     """A thing that only one letter knows: how it is told, how it comes up again, and the words that are then due."""
 
     told: str
+    meanwhile: str
     again: str
     words: str
 
 
 def matter(world: World, rng: Random) -> Matter:
-    """Something new to tell: a boat, an animal, a hiding place, a colour, a move, a loss."""
+    """Something new to tell: a boat, an animal, a colour, a loss."""
     keepsake, animal = rng.choice(lexicon.KEEPSAKES), rng.choice(world.animals).kind
-    colour, hiding, name = rng.choice(world.colours), rng.choice(lexicon.HIDING), rng.choice(lexicon.STRANGERS)
-    boat, place = lexicon.boat(rng), rng.choice(world.places).name
-    return Matter(
-        *rng.choice(
-            (
-                (
-                    f"I have bought a boat called {boat}.",
-                    "When you come to see the boat, remember that it is called",
-                    boat,
-                ),
-                (
-                    f"There is a new {animal} here called {name}.",
-                    f"Come soon and see the new {animal}, which is called",
-                    name,
-                ),
-                (
-                    f"I have put the {keepsake} {hiding}.",
-                    f"Do not forget where the {keepsake} is. I have put it",
-                    hiding,
-                ),
-                (
-                    f"I have painted the gate {colour}.",
-                    "You will know my house by the gate, which I have painted",
-                    colour,
-                ),
-                (f"I am going to move to {place}.", "So write to my new house, for I am going to move to", place),
-                (
-                    f"I have lost a {colour} {keepsake}.",
-                    "If you find what I have lost, send it back. It is a",
-                    f"{colour} {keepsake}",
-                ),
-            )
+    colour, name, boat = rng.choice(world.colours), rng.choice(lexicon.STRANGERS), rng.choice(lexicon.BOATS)
+    lost = f"{colour} {keepsake}"
+    return rng.choice(
+        (
+            Matter(
+                f"I have bought a boat, and it is called the {boat}.",
+                f"There is no better boat than the {boat}.",
+                "When you come to see the boat, remember that it is called the",
+                boat,
+            ),
+            Matter(
+                f"There is a new {animal} here called {name}.",
+                f"{name} is the best {animal} that I know.",
+                f"Come soon and see the new {animal}, which is called",
+                name,
+            ),
+            Matter(
+                f"I have painted the gate {colour}.",
+                f"Everyone likes the gate now that it is {colour}.",
+                "You will know my house by the gate, which I have painted",
+                colour,
+            ),
+            Matter(
+                f"I have lost a {lost}.",
+                f"Without my {lost} I am sad.",
+                "If you find what I have lost, send it back. It is a",
+                lost,
+            ),
         )
     )
 
@@ -123,8 +121,10 @@ def letter_body(world: World, rng: Random, asides: int) -> tuple[str, str, str]:
     """A letter up to the words that answer its first sentence, those words, and the writer's name."""
     writer = rng.choice(world.people)
     news = matter(world, rng)
-    middle = " ".join(_asides(world, rng, asides, (writer.name, writer.friend)))
-    return f"Dear {writer.friend},\n\n{news.told} {middle} {news.again}", news.words, writer.name
+    middle = _asides(world, rng, asides, (writer.name, writer.friend))
+    if rng.random() < 0.5:
+        middle.insert(rng.randint(0, len(middle)), news.meanwhile)
+    return f"Dear {writer.friend},\n\n{news.told} {' '.join(middle)} {news.again}", news.words, writer.name
 
 
 def letters(world: World, rng: Random, size: int) -> str:
