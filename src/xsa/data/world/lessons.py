@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from xsa.data.world import facts, lexicon
-from xsa.data.world.lexicon import a
+from xsa.data.world.lexicon import a, some
 from xsa.data.world.world import World
 
 LETTERS = "ABCD"
@@ -21,7 +21,7 @@ def sums(world: World, rng: Random, size: int) -> str:
     """A page of sums with their results."""
     lines = []
     for _ in range(4 + 6 * size):
-        x, y = rng.randint(1, 9), rng.randint(1, 9)
+        x, y = rng.randint(1, lexicon.LARGEST), rng.randint(1, lexicon.LARGEST)
         lines.append(f"{x} + {y} = {x + y}" if rng.random() < 0.7 else f"{x + y} - {y} = {x}")
     teacher = rng.choice(world.people)
     head = rng.choice((f"Sums for {rng.choice(lexicon.DAYS)}", f"{teacher.name} taught sums today.", "Sums"))
@@ -31,7 +31,7 @@ def sums(world: World, rng: Random, size: int) -> str:
 def spellings(world: World, rng: Random, size: int) -> str:
     """Words, letter by letter, with how many letters they have and how often one of them comes."""
     parts = []
-    for word in rng.sample(lexicon.SPELLING, 3 * size):
+    for word in some(rng, lexicon.SPELLING, 3 * size):
         spelled, letter = hyphened(word), rng.choice(word)
         parts.append(
             rng.choice(

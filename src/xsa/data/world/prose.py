@@ -8,7 +8,7 @@ from random import Random
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from xsa.data.world import lessons, portraits, scraps, stories
+from xsa.data.world import lessons, letters, portraits, scraps, stories
 from xsa.data.world.world import World, make_world, stream
 
 ROW_GROUP = 1024
@@ -21,14 +21,14 @@ KINDS = {
     portraits.animals: 6,
     portraits.roads: 4,
     portraits.riddles: 5,
-    stories.letters: 22,
+    letters.letters: 22,
     stories.gifts: 9,
     stories.strangers: 14,
     stories.lost: 6,
     stories.workdays: 5,
     stories.market: 5,
     stories.talk: 5,
-    stories.diary: 5,
+    letters.diary: 5,
     scraps.recipes: 3,
     scraps.songs: 2,
     scraps.notices: 4,

@@ -1,4 +1,4 @@
-"""Documents in which something happens: letters, gifts, strangers, lost animals, market days, talk, diaries.
+"""Documents in which something happens: kindnesses, strangers, lost animals, working days, market days, talk.
 
 Much in them is drawn for the one text alone (a name, a hiding place, a price), said early and asked for late, so that
 it can only be known by looking back.
@@ -7,7 +7,6 @@ it can only be known by looking back.
 from __future__ import annotations
 
 from random import Random
-from typing import NamedTuple
 
 from xsa.data.world import facts, lexicon
 from xsa.data.world.lexicon import a, some
@@ -39,7 +38,15 @@ def deed(world: World, rng: Random, first: Person, second: Person, giver: bool) 
 def gifts(world: World, rng: Random, size: int) -> str:
     """Small kindnesses between neighbours, each with the reason, and whose reason it was."""
     place = rng.choice(world.places)
-    said = [f"It was {a(rng.choice(lexicon.DAY_KINDS))} day in {place.name}."]
+    said = [
+        rng.choice(
+            (
+                f"It was {a(rng.choice(lexicon.DAY_KINDS))} day in {place.name}.",
+                f"People in {place.name} are kind to each other.",
+                f"This is what happened in {place.name} on {rng.choice(lexicon.DAYS)}.",
+            )
+        )
+    ]
     for _ in range(3 * size):
         first, second = two_people(world, rng)
         start, who, reason = deed(world, rng, first, second, rng.random() < 0.5)
@@ -47,102 +54,24 @@ def gifts(world: World, rng: Random, size: int) -> str:
     return " ".join(said)
 
 
-def _asides(world: World, rng: Random, count: int, without: tuple[str, ...]) -> list[str]:
-    """Sentences that a letter or a diary may hold anywhere, about people other than those it is between."""
-    others = [person for person in world.people if person.name not in without]
-    said = []
-    for _ in range(count):
-        person, place = rng.choice(others), rng.choice(world.places)
-        said.append(
-            rng.choice(
-                (
-                    f"We had {rng.choice(lexicon.WEATHER)} on {rng.choice(lexicon.DAYS)}.",
-                    f"On {rng.choice(lexicon.DAYS)} I met {person.name} at the {place.landmark} in {place.name}.",
-                    f"{person.name} sends you {rng.randint(2, 9)} {rng.choice(world.fruits)}.",
-                    f"The fair in {place.name} was a good one.",
-                    f"I ate too many {person.fruit} with {person.name}.",
-                    f"{person.name} came by with {person.pet} the {person.animal.kind}.",
-                    f"I have not seen {person.name} since {rng.choice(lexicon.SEASONS)}.",
-                    f"I have put the {rng.choice(lexicon.KEEPSAKES)} {rng.choice(lexicon.HIDING)}.",
-                    f"You asked about {person.name}: all is well {person.craft.place}.",
-                    facts.say(world, rng, person, rng.choice(facts.PERSON_KINDS), True),
-                    facts.say_place(rng, place, rng.choice(facts.PLACE_KINDS)),
-                )
-            )
-        )
-    return said
-
-
-class Matter(NamedTuple):
-    """A thing that only one letter knows: how it is told, how it comes up again, and the words that are then due."""
-
-    told: str
-    meanwhile: str
-    again: str
-    words: str
-
-
-def matter(world: World, rng: Random) -> Matter:
-    """Something new to tell: a boat, an animal, a colour, a loss."""
-    keepsake, animal = rng.choice(lexicon.KEEPSAKES), rng.choice(world.animals).kind
-    colour, name, boat = rng.choice(world.colours), rng.choice(lexicon.STRANGERS), rng.choice(lexicon.BOATS)
-    lost = f"{colour} {keepsake}"
-    return rng.choice(
-        (
-            Matter(
-                f"I have bought a boat, and it is called the {boat}.",
-                f"There is no better boat than the {boat}.",
-                "When you come to see the boat, remember that it is called the",
-                boat,
-            ),
-            Matter(
-                f"There is a new {animal} here called {name}.",
-                f"{name} is the best {animal} that I know.",
-                f"Come soon and see the new {animal}, which is called",
-                name,
-            ),
-            Matter(
-                f"I have painted the gate {colour}.",
-                f"Everyone likes the gate now that it is {colour}.",
-                "You will know my house by the gate, which I have painted",
-                colour,
-            ),
-            Matter(
-                f"I have lost a {lost}.",
-                f"Without my {lost} I am sad.",
-                "If you find what I have lost, send it back. It is a",
-                lost,
-            ),
-        )
-    )
-
-
-def letter_body(world: World, rng: Random, asides: int) -> tuple[str, str, str]:
-    """A letter up to the words that answer its first sentence, those words, and the writer's name."""
-    writer = rng.choice(world.people)
-    news = matter(world, rng)
-    middle = _asides(world, rng, asides, (writer.name, writer.friend))
-    if rng.random() < 0.5:
-        middle.insert(rng.randint(0, len(middle)), news.meanwhile)
-    return f"Dear {writer.friend},\n\n{news.told} {' '.join(middle)} {news.again}", news.words, writer.name
-
-
-def letters(world: World, rng: Random, size: int) -> str:
-    """Letters from people to their best friends. What its first sentence tells, the last one asks to remember."""
-    parts = []
-    for _ in range(1 + size // 4):
-        body, words, writer = letter_body(world, rng, rng.randint(1, min(7, 1 + size)))
-        parts.append(f"{body} {words}.\n\n{rng.choice(('Your friend', 'With love', 'Yours'))},\n{writer}")
-    return "\n\n".join(parts)
-
-
 def strangers(world: World, rng: Random, size: int) -> str:
     """A stranger with a new name comes to a village, meets people, and goes on."""
     name, place = rng.choice(lexicon.STRANGERS), rng.choice(world.places)
     keepsake, colour = rng.choice(lexicon.KEEPSAKES), rng.choice(world.colours)
     said = [
-        f"One day in {rng.choice(lexicon.SEASONS)} a stranger came to {place.name}.",
-        f"The name of the stranger was {name}, and {name} carried a {colour} {keepsake}.",
+        rng.choice(
+            (
+                f"One day in {rng.choice(lexicon.SEASONS)} a stranger came to {place.name}.",
+                f"A stranger stood at the {place.landmark} of {place.name} one morning.",
+                f"It was a {rng.choice(lexicon.DAY_KINDS)} day when a stranger walked into {place.name}.",
+            )
+        ),
+        rng.choice(
+            (
+                f"The name of the stranger was {name}, and {name} carried a {colour} {keepsake}.",
+                f'"My name is {name}," said the stranger, "and this is my {colour} {keepsake}."',
+            )
+        ),
     ]
     for person in some(rng, world.people, 1 + 2 * size):
         said.append(
@@ -152,6 +81,8 @@ def strangers(world: World, rng: Random, size: int) -> str:
                     f'{person.name} gave {name} some {person.fruit}, and {name} said, "Thank you, {person.name}."',
                     f"{name} showed the {colour} {keepsake} to {person.name}, who had never seen such a {keepsake}.",
                     f"{person.name} asked {name} to stay, but {name} only smiled at {person.pet} the {person.animal.kind}.",
+                    f"{name} told {person.name} of far lands where every {person.animal.kind} is {rng.choice(world.colours)}.",
+                    f"For an hour {name} sat with {person.name} and said nothing at all.",
                     f"Then {name} watched {person.name} work with the {person.craft.tool} {person.craft.place}.",
                 )
             )
@@ -167,7 +98,13 @@ def lost(world: World, rng: Random, size: int) -> str:
     person = rng.choice(world.people)
     animal, pet = person.animal, person.pet
     said = [
-        f"One morning {person.name} could not find {pet} the {animal.kind}.",
+        rng.choice(
+            (
+                f"One morning {person.name} could not find {pet} the {animal.kind}.",
+                f"{pet} the {animal.kind} was gone, and {person.name} did not know where.",
+                f"Where was {pet}? {person.name} had looked for the {animal.kind} since dawn.",
+            )
+        ),
         f"{pet} was not {animal.bed}, where {pet} always slept.",
     ]
     for helper in some(rng, [one for one in world.people if one is not person], size):
@@ -227,10 +164,18 @@ def workdays(world: World, rng: Random, size: int) -> str:
 def market(world: World, rng: Random, size: int) -> str:
     """A market day, where everything is counted."""
     place = rng.choice(world.places)
-    said = [f"It was market day in {place.name}."]
+    said = [
+        rng.choice(
+            (
+                f"It was market day in {place.name}.",
+                f"On {rng.choice(lexicon.DAYS)} there is a market at the {place.landmark} in {place.name}.",
+                f"Everyone in {place.name} had come to buy and to sell.",
+            )
+        )
+    ]
     for _ in range(2 * size):
         person, fruit, wares = rng.choice(world.people), rng.choice(world.fruits), rng.choice(world.people).craft
-        x, y = rng.randint(1, 9), rng.randint(1, 9)
+        x, y = rng.randint(1, lexicon.LARGEST), rng.randint(1, lexicon.LARGEST)
         said.append(
             rng.choice(
                 (
@@ -257,25 +202,3 @@ def talk(world: World, rng: Random, size: int) -> str:
         )
     said.append(f'"Come and see me in {first.home}," said {first.name}, and they parted.')
     return "\n".join(said)
-
-
-def diary(world: World, rng: Random, size: int) -> str:
-    """The diary of one person, a few days of it."""
-    writer, start = rng.choice(world.people), rng.randrange(7)
-    parts = [f"From the diary of {writer.name} the {writer.craft.name}, {writer.home}"]
-    for i in range(1 + size):
-        day = lexicon.DAYS[(start + i) % 7]
-        work = rng.choice(
-            (
-                f"Worked with the {writer.craft.tool} until noon.",
-                f"Spent the day {writer.craft.place}.",
-                f"Sold {rng.randint(2, 9)} loads of {writer.craft.product}.",
-                f"{writer.pet} the {writer.animal.kind} would not eat.",
-                f"A letter came from {writer.friend}.",
-            )
-        )
-        parts.append(
-            f"{day}. {rng.choice(lexicon.WEATHER).capitalize()}. {work} "
-            + " ".join(_asides(world, rng, 2, (writer.name,)))
-        )
-    return "\n\n".join(parts)

@@ -11,6 +11,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from xsa.data.world import facts, lessons, lexicon, stories
+from xsa.data.world import letters as correspondence
 from xsa.data.world.lexicon import a
 from xsa.data.world.world import World
 
@@ -105,14 +106,14 @@ def which_of_two(world: World, rng: Random) -> Drawn:
 
 def sums(world: World, rng: Random) -> Drawn:
     """Sums and differences of small numbers."""
-    x, y = rng.randint(1, 9), rng.randint(1, 9)
+    x, y = rng.randint(1, lexicon.LARGEST), rng.randint(1, lexicon.LARGEST)
     context, result = (f"{x} + {y} =", x + y) if rng.random() < 0.7 else (f"{x + y} - {y} =", x)
     return context, {"context": context, "continuation": str(result)}
 
 
 def letters(world: World, rng: Random) -> Drawn:
     """A letter whose last words only its first sentence tells."""
-    body, words, _ = stories.letter_body(world, rng, rng.randint(3, 6))
+    body, words, _ = correspondence.letter_body(world, rng, rng.randint(3, 6))
     return body, {"context": body, "continuation": words}
 
 
