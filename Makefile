@@ -27,7 +27,7 @@ $(READY): requirements.lock pyproject.toml
 	touch $@
 
 demo: $(READY)
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/snakemake --cores $(CORES) results/demo/report.html --config study=demo
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/snakemake --cores $(CORES) results/demo/report.html
 	@echo "the report is at $(CURDIR)/results/demo/report.html"
 
 lint: $(READY)

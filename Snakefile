@@ -2,7 +2,7 @@
 #
 #   snakemake results/report.html                      the paper study
 #   snakemake results/demo/report.html                 another study of config/studies/
-#   snakemake --config study=my_study                  the page of the study that is named
+#   snakemake --config study=my_study                  the page of a study whose name is given
 
 from xsa.study.workflow import Workflow, told
 
@@ -38,5 +38,8 @@ include: "rules/report.smk"
 
 
 onstart:
-    jobs = [job.rule.name for job in workflow.dag.needrun_jobs()]
+    jobs = [
+        (job.rule.name, job.wildcards.get("result"))
+        for job in workflow.dag.needrun_jobs()
+    ]
     told(flow.check_start, jobs, workflow.local_exec)

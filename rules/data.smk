@@ -8,7 +8,7 @@ rule shard:
         flow.log("shard"),
     threads: 1
     params:
-        study=STUDY,
+        study=flow.study_of("shard"),
     message:
         "shard {wildcards.result}"
     shell:
@@ -22,7 +22,7 @@ rule bundle:
         flow.log("bundle"),
     threads: 1
     params:
-        study=STUDY,
+        study=flow.study_of("bundle"),
     message:
         "CORE bundle {wildcards.result}"
     shell:
@@ -36,7 +36,7 @@ rule chatsets:
         flow.log("chatsets"),
     threads: 1
     params:
-        study=STUDY,
+        study=flow.study_of("chatsets"),
     message:
         "chat sets {wildcards.result}"
     shell:
@@ -52,7 +52,7 @@ rule tokenizer:
         flow.log("tokenizer"),
     threads: 1
     params:
-        study=STUDY,
+        study=flow.study_of("tokenizer"),
     message:
         "tokenizer {wildcards.result}"
     shell:
@@ -68,7 +68,7 @@ rule tokens:
         flow.log("tokens"),
     threads: 1
     params:
-        study=STUDY,
+        study=flow.study_of("tokens"),
     message:
         "tokens {wildcards.result}"
     shell:
@@ -84,7 +84,7 @@ rule rows:
         flow.log("rows"),
     threads: 1
     params:
-        study=STUDY,
+        study=flow.study_of("rows"),
     message:
         "rows {wildcards.result}"
     shell:

@@ -10,7 +10,7 @@ rule attention:
         flow.log("attention"),
     threads: flow.threads("attention")
     params:
-        study=STUDY,
+        study=flow.study_of("attention"),
     message:
         "alignment of {wildcards.result}"
     shell:
@@ -24,7 +24,7 @@ rule overhead:
         flow.log("overhead"),
     threads: workflow.cores or 1
     params:
-        study=STUDY,
+        study=flow.study_of("overhead"),
     message:
         "overhead of {wildcards.result}"
     shell:
@@ -40,7 +40,7 @@ rule equivalence:
         flow.log("equivalence"),
     threads: flow.threads("equivalence")
     params:
-        study=STUDY,
+        study=flow.study_of("equivalence"),
     message:
         "alpha = 0 equivalence of {wildcards.result}"
     shell:

@@ -10,7 +10,7 @@ rule bpb:
         flow.log("bpb"),
     threads: flow.threads("bpb")
     params:
-        study=STUDY,
+        study=flow.study_of("bpb"),
     message:
         "bits per byte of {wildcards.result}"
     shell:
@@ -26,7 +26,7 @@ rule core:
         flow.log("core"),
     threads: flow.threads("core")
     params:
-        study=STUDY,
+        study=flow.study_of("core"),
     message:
         "CORE of {wildcards.result}"
     shell:
@@ -42,7 +42,7 @@ rule chatcore:
         flow.log("chatcore"),
     threads: flow.threads("chatcore")
     params:
-        study=STUDY,
+        study=flow.study_of("chatcore"),
     message:
         "ChatCORE of {wildcards.result}"
     shell:

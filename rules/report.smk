@@ -10,7 +10,7 @@ rule analyse:
         flow.log("analyse"),
     threads: 1
     params:
-        study=STUDY,
+        study=flow.study_of("analyse"),
     message:
         "tables and figures of {wildcards.result}"
     shell:
@@ -26,7 +26,7 @@ rule report:
         flow.log("report"),
     threads: 1
     params:
-        study=STUDY,
+        study=flow.study_of("report"),
     message:
         "page of {wildcards.result}"
     shell:

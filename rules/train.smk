@@ -10,7 +10,7 @@ rule pretrain:
         flow.log("pretrain"),
     threads: flow.threads("pretrain")
     params:
-        study=STUDY,
+        study=flow.study_of("pretrain"),
     message:
         "training {wildcards.result}"
     shell:
@@ -26,7 +26,7 @@ rule finetune:
         flow.log("finetune"),
     threads: flow.threads("finetune")
     params:
-        study=STUDY,
+        study=flow.study_of("finetune"),
     message:
         "fine-tuning {wildcards.result}"
     shell:

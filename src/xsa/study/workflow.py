@@ -78,15 +78,31 @@ class Workflow:
                 os.utime(stamp, (0, 0))
         return str(stamp)
 
-    def check_start(self, rules: list[str], local: bool) -> None:
-        """Refuse a run before its first job, with a sentence: stale code, or GPU work on a machine without a GPU."""
-        self.project.lock.check({stage for stage, _ in self.plan.results})
-        needed = any(STAGES[rule].gpu for rule in rules if rule in STAGES)
-        if local and needed and self.plan.study.run.requires == "cuda" and not has_cuda():
-            raise UserError(
-                f"the study {self.study!r} trains on CUDA GPUs and this machine has none: run `make demo` for a small study "
-                "on this machine, or `snakemake --profile slurm` on a cluster's login node"
-            )
+    def study_of(self, stage: str):
+        """The study for which a rule's result is made."""
+
+        def of(wildcards) -> str:
+            return self.project.find(stage, wildcards.result)[0].study.name
+
+        return of
+
+    def check_start(self, jobs: list[tuple[str, str | None]], local: bool) -> None:
+        """Refuse a run of `jobs` (stage, label@digest) before the first one, with a sentence.
+
+        UserError for a stage whose code is not what the lock says, and for GPU work on a machine without a GPU.
+        """
+        stages = {stage for stage, key in jobs if key is not None and stage in STAGES}
+        self.project.lock.check(stages)
+        if not local or has_cuda():
+            return
+        for stage, key in jobs:
+            if key is not None and STAGES[stage].gpu:
+                study = self.project.find(stage, key)[0].study
+                if study.run.requires == "cuda":
+                    raise UserError(
+                        f"the study {study.name!r} trains on CUDA GPUs and this machine has none: run `make demo` for a small "
+                        "study on this machine, or `snakemake --profile slurm` on a cluster's login node"
+                    )
 
 
 def told(work: Callable, *args: Any) -> Any:

@@ -1,6 +1,6 @@
 """Documents in which something happens: kindnesses, strangers, lost animals, working days, market days, talk.
 
-Much in them is drawn for the one text alone (a name, a hiding place, a price), said early and asked for late, so that
+Much in them is drawn for the one text alone (the name of a stranger, a lost thing, a price) and comes back later, where
 it can only be known by looking back.
 """
 
