@@ -7,12 +7,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 CORES ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help demo test lint format clean lock
+.PHONY: help env demo test lint format clean lock
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    the whole study on data it makes itself, no GPU; ends with results/demo/report.html"
 	@echo "make test    linters and tests"
+	@echo "make env     the environment alone, in $(VENV)"
 	@echo "make lint    ruff, snakefmt, snakemake --lint"
 	@echo "make format  rewrite the code in its one format"
 	@echo "make lock    write requirements.lock from the newest versions that pyproject.toml allows"
@@ -25,6 +26,8 @@ $(READY): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $@
+
+env: $(READY)
 
 demo: $(READY)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/snakemake --cores $(CORES) results/demo/report.html
