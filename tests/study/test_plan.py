@@ -7,7 +7,7 @@ import copy
 import pytest
 
 from tests.study.conftest import RECIPE, STUDY
-from xsa.study.plan import digest_of, without_added_defaults
+from xsa.study.result import digest_of, without_added_defaults
 from xsa.study.settings import Settings, added
 
 

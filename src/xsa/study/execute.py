@@ -11,8 +11,9 @@ from xsa.store.produce import produce
 from xsa.store.progress import Progress
 from xsa.store.record import read_record
 from xsa.study.machine import has_cuda
-from xsa.study.plan import Plan, Result
+from xsa.study.plan import Plan
 from xsa.study.project import Project
+from xsa.study.result import Result
 from xsa.study.source import nearest
 from xsa.study.stages import STAGES
 

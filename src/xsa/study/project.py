@@ -6,7 +6,8 @@ from pathlib import Path
 
 from xsa.store.errors import UserError
 from xsa.study.lock import StagesLock
-from xsa.study.plan import Plan, Result
+from xsa.study.plan import Plan
+from xsa.study.result import Result
 from xsa.study.study import STUDIES, LoadedStudy, find_study
 
 

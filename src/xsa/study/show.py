@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 from xsa.study.architecture import flops_per_token, parameter_counts
-from xsa.study.plan import Plan, Result
+from xsa.study.plan import Plan
+from xsa.study.result import Result
 
 
 def cells_as_text(plan: Plan, results: Path) -> str:
