@@ -93,7 +93,7 @@ def test_a_name_that_is_not_the_files_is_refused(project):
     import yaml
 
     path.write_text(yaml.safe_dump(changed(name="other")))
-    with pytest.raises(UserError, match="name is 'other', but the file is called tiny.yaml"):
+    with pytest.raises(UserError, match=r"name is .other., but the file is called tiny\.yaml"):
         project.plan()
 
 
