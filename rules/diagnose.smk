@@ -8,7 +8,7 @@ rule attention:
         record=flow.record("attention"),
     log:
         flow.log("attention"),
-    threads: flow.threads("attention")
+    threads: flow.threads("attention", ALONE)
     params:
         study=flow.study_of("attention"),
     message:
@@ -22,7 +22,7 @@ rule overhead:
         record=flow.record("overhead"),
     log:
         flow.log("overhead"),
-    threads: workflow.cores or 1
+    threads: ALONE or 1
     params:
         study=flow.study_of("overhead"),
     message:
@@ -38,7 +38,7 @@ rule equivalence:
         record=flow.record("equivalence"),
     log:
         flow.log("equivalence"),
-    threads: flow.threads("equivalence")
+    threads: flow.threads("equivalence", ALONE)
     params:
         study=flow.study_of("equivalence"),
     message:

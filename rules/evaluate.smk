@@ -8,7 +8,7 @@ rule bpb:
         record=flow.record("bpb"),
     log:
         flow.log("bpb"),
-    threads: flow.threads("bpb")
+    threads: flow.threads("bpb", ALONE)
     params:
         study=flow.study_of("bpb"),
     message:
@@ -24,7 +24,7 @@ rule core:
         record=flow.record("core"),
     log:
         flow.log("core"),
-    threads: flow.threads("core")
+    threads: flow.threads("core", ALONE)
     params:
         study=flow.study_of("core"),
     message:
@@ -40,7 +40,7 @@ rule chatcore:
         record=flow.record("chatcore"),
     log:
         flow.log("chatcore"),
-    threads: flow.threads("chatcore")
+    threads: flow.threads("chatcore", ALONE)
     params:
         study=flow.study_of("chatcore"),
     message:

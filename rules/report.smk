@@ -35,8 +35,8 @@ rule report:
 
 rule publish:
     input:
-        page=lambda wildcards: flow.page(wildcards.study),
-        stamp=lambda wildcards: flow.published_stamp(wildcards.study),
+        page=flow.page,
+        stamp=flow.published_stamp,
     output:
         f"{RESULTS}/{{study}}/report.html",
     log:

@@ -8,7 +8,7 @@ rule pretrain:
         record=flow.record("pretrain"),
     log:
         flow.log("pretrain"),
-    threads: flow.threads("pretrain")
+    threads: flow.threads("pretrain", ALONE)
     params:
         study=flow.study_of("pretrain"),
     message:
@@ -24,7 +24,7 @@ rule finetune:
         record=flow.record("finetune"),
     log:
         flow.log("finetune"),
-    threads: flow.threads("finetune")
+    threads: flow.threads("finetune", ALONE)
     params:
         study=flow.study_of("finetune"),
     message:

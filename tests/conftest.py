@@ -52,6 +52,8 @@ def run_stage(tmp_path):
             source=source or {},
             progress=Progress(),
         )
-        return produce(job, recipe={"stage": stage, "settings": settings.model_dump(mode="json")}, digest=digest)
+        return produce(
+            job, recipe={"stage": stage, "settings": settings.model_dump(mode="json")}, digest=digest, code=""
+        )
 
     return run

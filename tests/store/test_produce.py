@@ -34,7 +34,7 @@ def make(tmp_path, monkeypatch):
             state=results / ".state" / "tokens" / f"x@{DIGEST}",
             progress=Progress(),
         )
-        return produce(job, {"stage": "tokens"}, DIGEST)
+        return produce(job, {"stage": "tokens"}, DIGEST, code="f00d")
 
     return run
 

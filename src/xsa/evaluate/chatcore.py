@@ -55,7 +55,7 @@ def chatcore(job: Job) -> dict:
     """
     tasks = job.settings.tasks
     items, smaller = _read_all(job)
-    sandbox = Sandbox(Limits(seconds=job.run.sandbox_seconds)) if "humaneval" in tasks else None
+    sandbox = Sandbox(Limits(seconds=job.settings.sandbox_seconds)) if "humaneval" in tasks else None
     model, tokenizer, _ = load_for_evaluation(job)
     outcomes = {}
     for task in tasks:
@@ -78,7 +78,7 @@ def _read_all(job: Job) -> tuple[dict[str, list], list[str]]:
     published, items, smaller = published_items(), {}, []
     for task in job.settings.tasks:
         job.file("chatsets", FILES.get(task, f"{task}/test.parquet"))
-        rows = chat_items(task, job.input("chatsets"), job.settings.spellingbee_items)
+        rows = chat_items(task, job.folder("chatsets"), job.settings.spellingbee_items)
         if len(rows) < published[task]:
             smaller.append(task)
         asked = len(rows) if job.settings.max_per_task is None else min(job.settings.max_per_task, len(rows))

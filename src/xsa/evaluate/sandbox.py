@@ -78,7 +78,7 @@ class Sandbox:
             if outcome.passed != passes:
                 raise UserError(
                     f"the sandbox for generated programs does not work here: {name} {'failed' if passes else 'passed'} "
-                    f"({outcome.detail}). Raise sandbox_seconds in the study's `run` section if the machine is busy, or "
+                    f"({outcome.detail}). Raise chatcore.sandbox_seconds if the machine is busy, or "
                     "leave humaneval out of chatcore.tasks"
                 )
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from xsa.store.errors import UserError
 from xsa.store.progress import Progress
+from xsa.store.record import read_record, verify_file
 from xsa.study.settings import RunSettings
 
 
@@ -41,6 +42,13 @@ class Job:
         assert isinstance(folder, Path), f"{self.stage} has several inputs called {name}"
         return folder
 
+    def folder(self, name: str) -> Path:
+        """The folder of the upstream result `name`, the hash of every file in it checked against its record."""
+        folder = self.input(name)
+        for file in read_record(folder)["files"]:
+            checked_file(folder, file)
+        return folder
+
     def inputs_of(self, name: str) -> list[Path]:
         """The folders of the upstream results called `name`, in order."""
         folders = self.inputs[name]
@@ -57,8 +65,6 @@ class Job:
 
 def checked_file(folder: Path, file: str) -> Path:
     """`folder/file`, after its SHA-256 was compared with the folder's record (once per process and file state)."""
-    from xsa.store.record import verify_file
-
     path = folder / file
     if not path.exists():
         raise UserError(

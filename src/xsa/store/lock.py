@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
+import subprocess
 import threading
 import time
 from contextlib import suppress
@@ -35,7 +37,8 @@ class Lock:
         }
         # Written beside and linked into place: link() either creates the whole lock or fails, also on NFS.
         mine = self.path.with_name(f".{self.path.name}.{holder['host']}.{os.getpid()}")
-        mine.write_text(json.dumps(holder))
+        self._mine = json.dumps(holder)
+        mine.write_text(self._mine)
         try:
             for _ in range(3):
                 try:
@@ -54,12 +57,21 @@ class Lock:
 
     def __exit__(self, *exception: object) -> None:
         self._stop.set()
-        self.path.unlink(missing_ok=True)
+        if self._held():
+            self.path.unlink(missing_ok=True)
+
+    def _held(self) -> bool:
+        """False when another job took the lock over, having thought this one dead."""
+        try:
+            return self.path.read_text() == self._mine
+        except OSError:
+            return False
 
     def _beat(self) -> None:
         while not self._stop.wait(HEARTBEAT_SECONDS):
-            with suppress(OSError):
-                os.utime(self.path)
+            if self._held():
+                with suppress(OSError):
+                    os.utime(self.path)
 
     def _refuse_or_clear(self) -> None:
         """Raise when the holder lives; remove the lock of a dead one."""
@@ -69,9 +81,7 @@ class Lock:
             holder = json.loads(text)
         except FileNotFoundError:
             return
-        same_host = holder["host"] == socket.gethostname()
-        alive = _started(holder["pid"]) == holder["pid_started"] if same_host else age < STALE_SECONDS
-        if alive:
+        if _alive(holder, age):
             job = f", SLURM job {holder['slurm_job']}" if holder["slurm_job"] else ""
             raise UserError(
                 f"{self.what} is being made by process {holder['pid']} on {holder['host']}{job}, since {holder['since']}. "
@@ -88,6 +98,27 @@ class Lock:
                 with suppress(FileExistsError):
                     os.link(grave, self.path)
             grave.unlink()
+
+
+def _alive(holder: dict, age: float) -> bool:
+    """Whether the holder of a lock still works: by its process on this host, by its SLURM job, else by its heartbeat."""
+    if holder["host"] == socket.gethostname():
+        return _started(holder["pid"]) == holder["pid_started"]
+    if age < STALE_SECONDS and holder["slurm_job"] and shutil.which("squeue"):
+        with suppress(subprocess.SubprocessError, OSError):
+            command = [
+                "squeue",
+                "--noheader",
+                "--jobs",
+                holder["slurm_job"],
+                "--states",
+                "RUNNING,COMPLETING,SUSPENDED",
+            ]
+            asked = subprocess.run(command, capture_output=True, text=True, timeout=60)
+            # A job that SLURM has forgotten is an error to squeue, in these words; other errors say nothing of the job.
+            if asked.returncode == 0 or "Invalid job id" in asked.stderr:
+                return bool(asked.stdout.strip())
+    return age < STALE_SECONDS
 
 
 def _started(pid: int) -> str | None:

@@ -27,59 +27,69 @@ from xsa.study.stages import STAGES
 _PACKAGES = ("xsa", "torch", "numpy", "pyarrow", "tiktoken", "rustbpe", "pandas", "scipy", "matplotlib", "snakemake")
 
 
-def produce(job: Job, recipe: dict[str, Any], digest: str) -> Path:
+def produce(job: Job, recipe: dict[str, Any], digest: str, code: str) -> Path:
     """Run the stage of `job` and put its result at `job.out`; return that folder.
 
     A result that is there and whole is kept, and only its record is written again (Snakemake deletes the record of a
     job that it runs again). A result that is there and damaged is moved aside, not deleted.
 
     Raises UserError for what the user can mend: someone else makes this result now, the disk is full, or what the
-    stage itself refuses. Nothing is left at `job.out` then but what had been there.
+    stage itself refuses. Nothing is left at `job.out` then but what had been there. `code` is the fingerprint of the
+    stage's code, for the record.
     """
     final = job.out
     results = final.parent.parent
-    with Lock(results / ".locks" / f"{job.stage}-{final.name}.lock", what=f"{job.stage} {final.name}"):
-        if is_whole(final):
-            shutil.copyfile(final / WHOLE, final / RECORD)
-            job.progress.say(f"is there already and whole; record written again in {final}")
-            return final
-        for leftover in final.parent.glob(f".{final.name}.*.part"):
-            shutil.rmtree(leftover)
-        job.out = final.parent / f".{final.name}.{os.getpid()}.part"
-        try:
-            job.out.mkdir(parents=True)
-            started, begun = datetime.now(UTC), time.perf_counter()
-            notes = _entry(job.stage)(job) or {}
-            record = {
-                "stage": job.stage,
-                "label": job.label,
-                "digest": digest,
-                "recipe": recipe,
-                "files": _hashes(job.out),
-                "made": _how(job, started, time.perf_counter() - begun, notes),
-            }
-            write_json(job.out / WHOLE, record)
-            write_json(job.out / RECORD, record)
-            _put_in_place(job, final)
-        except OSError as error:
-            raise _disk_error(error, final) from error
-        finally:
-            shutil.rmtree(job.out, ignore_errors=True)
-            job.out = final
-        shutil.rmtree(job.state, ignore_errors=True)
+    try:
+        with Lock(results / ".locks" / f"{job.stage}-{final.name}.lock", what=f"{job.stage} {final.name}"):
+            if is_whole(final):
+                _write_records(final, read_record(final))
+                job.progress.say(f"is there already and whole; record written again in {final}")
+            else:
+                _make(job, recipe, digest, code, final)
+            shutil.rmtree(job.state, ignore_errors=True)
+    except OSError as error:
+        raise _disk_error(error, final) from error
     return final
+
+
+def _make(job: Job, recipe: dict[str, Any], digest: str, code: str, final: Path) -> None:
+    """Run the stage in a private folder, record what it wrote, and rename the folder to `final`."""
+    for leftover in final.parent.glob(f".{final.name}.*.part"):
+        shutil.rmtree(leftover)
+    job.out = final.parent / f".{final.name}.{os.getpid()}.part"
+    try:
+        job.out.mkdir(parents=True)
+        started, begun = datetime.now(UTC), time.perf_counter()
+        notes = _entry(job.stage)(job) or {}
+        record = {
+            "stage": job.stage,
+            "label": job.label,
+            "digest": digest,
+            "recipe": recipe,
+            "files": _hashes(job.out),
+            "made": _how(job, started, time.perf_counter() - begun, notes) | {"code": code},
+        }
+        _write_records(job.out, record)
+        _put_in_place(job, final)
+    finally:
+        shutil.rmtree(job.out, ignore_errors=True)
+        job.out = final
 
 
 def is_whole(folder: Path) -> bool:
     """True when `folder` holds a result whose every file has the hash that its record states."""
-    if not (folder / WHOLE).exists():
-        return False
     try:
         for file in read_record(folder)["files"]:
             verify_file(folder, file)
-    except (UserError, OSError):
+    except (UserError, FileNotFoundError, NotADirectoryError):
         return False
     return True
+
+
+def _write_records(folder: Path, record: dict[str, Any]) -> None:
+    """The record twice: one that Snakemake may delete, one that it does not know."""
+    write_json(folder / WHOLE, record)
+    write_json(folder / RECORD, record)
 
 
 def _entry(stage: str):
@@ -102,6 +112,9 @@ def _hashes(folder: Path) -> dict[str, dict[str, Any]]:
 
 def _put_in_place(job: Job, final: Path) -> None:
     """Rename the finished folder to its name. What stands there is an empty folder of Snakemake's, or damaged."""
+    if is_whole(final):
+        job.progress.say(f"was made by another job meanwhile; that result is kept in {final}")
+        return
     if final.exists() and any(final.iterdir()):
         aside = final.parent / f".{final.name}.damaged-{time.time_ns()}"
         os.rename(final, aside)
@@ -110,13 +123,17 @@ def _put_in_place(job: Job, final: Path) -> None:
 
 
 def _disk_error(error: OSError, final: Path) -> Exception:
+    """A full disk or a forbidden place as a sentence; any other OSError as it is."""
+    place = error.filename or final
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return UserError(
-            f"the disk of {final.parent} is full ({error.strerror}) while {final.name} was written; nothing half-written "
-            "was kept. Free some room and start again"
+            f"the disk is full ({error.strerror}: {place}) while {final.name} was made; nothing half-written was kept. "
+            "Free some room and start again"
         )
-    if error.errno in (errno.EACCES, errno.EROFS):
-        return UserError(f"cannot write {error.filename or final}: {error.strerror}; make {final.parent} writable")
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return UserError(
+            f"{place}: {error.strerror.lower()}, while {final.name} was made; allow it, or bring the file elsewhere"
+        )
     return error
 
 

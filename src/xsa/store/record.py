@@ -17,24 +17,25 @@ _verified: dict[tuple[str, int, int, int], str] = {}
 
 
 def read_record(folder: Path) -> dict[str, Any]:
-    """The record of the result in `folder`, checked against the folder's name."""
-    path = Path(folder) / RECORD
-    if not path.exists():
-        path = Path(folder) / WHOLE
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(
-            f"{folder} has no record.json, so it is no finished result; run the stage that makes it"
-        ) from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not readable JSON ({error}); bring a whole copy back or delete {folder}") from None
-    digest = folder.resolve().name.rpartition("@")[2]
-    if record.get("digest") != digest:
-        raise UserError(
-            f"{path} says digest {record.get('digest')}, its folder says {digest}; one of them was renamed or edited"
-        )
-    return record
+    """The record of the result in `folder`, from whichever of its two copies is whole, checked against the folder's name."""
+    unreadable = ""
+    for path in (Path(folder) / RECORD, Path(folder) / WHOLE):
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            continue
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            unreadable = f"{path} is not readable JSON ({error}); bring a whole copy back or delete {folder}"
+            continue
+        digest = Path(folder).resolve().name.rpartition("@")[2]
+        if record.get("digest") != digest:
+            raise UserError(
+                f"{path} says digest {record.get('digest')}, its folder says {digest}; one of them was renamed or edited"
+            )
+        return record
+    raise UserError(
+        unreadable or f"{folder} has no record.json, so it is no finished result; run the stage that makes it"
+    )
 
 
 def verify_file(folder: Path, file: str) -> None:

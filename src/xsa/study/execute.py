@@ -57,12 +57,12 @@ def execute(
         out=result.folder(results),
         state=results / ".state" / stage / result.key,
         run=run.model_copy(update=changes),
-        device=_device(result, device),
+        device=_device(plan, result, device),
         source=result.source,
         progress=Progress.terminal(f"{stage} {result.label}", log),
     )
     try:
-        folder = produce(job, result.recipe, result.digest)
+        folder = produce(job, result.recipe, result.digest, project.lock.fingerprint(stage))
     except Exception as error:
         job.progress.note(str(error) if isinstance(error, UserError) else traceback.format_exc())
         raise
@@ -72,9 +72,9 @@ def execute(
 
 def _named(project: Project, study: str, stage: str, name: str) -> tuple[Plan, Result]:
     """A result by its label in the study, or by label@digest in whatever study has it."""
-    plan = project.plan(study)
     if "@" in name:
-        return project.find(stage, name)
+        return project.find(stage, name, first=study)
+    plan = project.plan(study)
     found = [result for (kind, _), result in plan.results.items() if kind == stage and name == result.label]
     if len(found) == 1:
         return plan, found[0]
@@ -85,13 +85,20 @@ def _named(project: Project, study: str, stage: str, name: str) -> tuple[Plan, R
     raise UserError(f"{name!r} names {len(found)} {stage} results of study {plan.study.name!r}; add the digest: {keys}")
 
 
-def _device(result: Result, device: str) -> str:
-    """The device a job runs on: what its settings measure, else what was asked for, else a GPU where there is one."""
-    wanted = getattr(result.settings, "device", None) or (None if device == "auto" else device)
+def _device(plan: Plan, result: Result, device: str) -> str:
+    """The device a job runs on: what its settings measure, else what was asked for, else a GPU where there is one.
+
+    UserError where a GPU is wanted, by those or by the study, and there is none.
+    """
+    if not STAGES[result.stage].gpu:
+        return "cpu"
+    measured = getattr(result.settings, "device", None)
+    wanted = measured or (None if device == "auto" else device)
     if wanted is None:
-        return "cuda" if STAGES[result.stage].gpu and has_cuda() else "cpu"
+        wanted = "cuda" if has_cuda() or plan.study.run.requires == "cuda" else "cpu"
     if wanted == "cuda" and not has_cuda():
+        instead = "" if measured else ", or on the CPU with --device cpu"
         raise UserError(
-            f"{result.stage} {result.label} is to run on a GPU, and this machine has none; run it where there is one"
+            f"{result.stage} {result.label} is to run on a GPU, and this machine has none; run it where there is one{instead}"
         )
     return wanted

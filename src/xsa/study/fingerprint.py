@@ -21,7 +21,7 @@ def functions_reached(stage: str, plumbing: tuple[str, ...], source: Path = SOUR
     """Hash of every function, class body and module body that `stage` can reach, by dotted name."""
     entry = STAGES[stage].entry.partition(":")[0]
     found: dict[str, str] = {}
-    waiting, seen = [entry], set()
+    waiting, seen = _with_packages({entry}), set()
     while waiting:
         module = waiting.pop()
         if module in seen or is_plumbing(module, plumbing):
@@ -62,16 +62,37 @@ def _module(module: str, source: Path) -> tuple[dict[str, str], tuple[str, ...]]
 
 
 def _hashes(module: str, tree: ast.Module) -> dict[str, str]:
-    hashes, rest = {}, []
+    targets = _import_targets(tree)
+    texts: dict[str, str] = {}
     for node in tree.body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            hashes[f"{module}.{node.name}"] = _digest(_text(node))
-        elif not isinstance(node, ast.Import | ast.ImportFrom):
-            rest.append(_text(node))
-    body = "".join(rest)
-    if body:
-        hashes[module] = _digest(body)
-    return hashes
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            continue
+        defines = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        name = f"{module}.{node.name}" if defines else module
+        # Several definitions of one name, as under singledispatch, count together.
+        texts[name] = texts.get(name, "") + _text(node) + _uses(node, targets)
+    return {name: _digest(text) for name, text in texts.items() if text}
+
+
+def _import_targets(tree: ast.Module) -> dict[str, str]:
+    """What each name that the module imports at its top stands for: `rows` -> `xsa.data.rows`."""
+    targets = {}
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                targets[alias.asname or alias.name.partition(".")[0]] = (
+                    alias.name if alias.asname else alias.name.partition(".")[0]
+                )
+        elif isinstance(node, ast.ImportFrom) and node.module != "__future__":
+            for alias in node.names:
+                targets[alias.asname or alias.name] = f"{'.' * node.level}{node.module or ''}.{alias.name}"
+    return targets
+
+
+def _uses(node: ast.AST, targets: dict[str, str]) -> str:
+    """The imported names that a piece of code uses, with what they stand for: another import is another code."""
+    names = {found.id for found in ast.walk(node) if isinstance(found, ast.Name)}
+    return "".join(f";{name}={targets[name]}" for name in sorted(names & targets.keys()))
 
 
 def _digest(text: str) -> str:
@@ -113,5 +134,10 @@ def _imports(module: str, path: Path, tree: ast.Module, source: Path) -> set[str
             found.update(f"{base}.{alias.name}" for alias in node.names)
     named = {name for name in found if name == PACKAGE or name.startswith(PACKAGE + ".")}
     real = {name for name in named if module_path(name, source)}
-    # Importing a module runs the packages above it.
-    return real | {".".join(name.split(".")[:i]) for name in real for i in range(1, name.count(".") + 1)}
+    return set(_with_packages(real))
+
+
+def _with_packages(modules: set[str]) -> list[str]:
+    """Modules with the packages above them, which importing them runs."""
+    above = {".".join(name.split(".")[:i]) for name in modules for i in range(1, name.count(".") + 1)}
+    return sorted(modules | above)

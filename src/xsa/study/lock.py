@@ -58,11 +58,15 @@ class StagesLock:
     def version(self, stage: str) -> int | str:
         """A small integer; for the cheap stages the fingerprint of their code."""
         if stage in CHEAP:
-            return fingerprint(self.functions(stage))
+            return self.fingerprint(stage)
         entry = self.stages.get(stage)
         if entry is None:
             raise UserError(f"{self.path} has no stage {stage!r}; enter it with `xsa lock --retrain {stage}`")
         return entry["version"]
+
+    def fingerprint(self, stage: str) -> str:
+        """Fingerprint of the present code of a stage."""
+        return fingerprint(self.functions(stage))
 
     def functions(self, stage: str) -> dict[str, str]:
         return functions_reached(stage, self.plumbing)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
 from xsa.store.errors import UserError
+from xsa.study.labels import arm_label, cell_label, shape_label, slug
 from xsa.study.lock import StagesLock
 from xsa.study.resolve import Resolved
 from xsa.study.result import Result, digest_of, without_added_defaults
 from xsa.study.settings import BuiltinData, CellSettings, HubData, LocalData, Sets
-from xsa.study.sources import HashCache, local_shards
+from xsa.study.sources import HashCache
 from xsa.study.stages import AnalyseStage, ReportStage, SetsStage, ShardStage, TokensStage
 from xsa.study.study import LoadedStudy, Point
 
@@ -32,6 +34,10 @@ class Cell:
     results: dict[str, Result]
 
 
+# Settings that a cell's label shows.
+_SHOWN = ("xsa.alpha", "xsa.layers", "xsa.value", "optim.matrix", "seed")
+
+
 class Plan:
     """All results of a study. `results` maps (stage, label@digest) to each; `report` is the last of them."""
 
@@ -48,27 +54,39 @@ class Plan:
     # --- the grid ---
 
     def _cells(self) -> list[Cell]:
-        cells: dict[str, Cell] = {}
+        cells: dict[tuple, Cell] = {}
         for point in self.loaded.points:
             try:
                 cell = self._cell(point)
             except UserError as error:
-                where = self.loaded.path if str(self.loaded.path) not in str(error) else ""
-                raise UserError(f"{where}, shape {point.shape}: {error}" if where else str(error)) from None
-            key = cell.results["pretrain"].key
-            twin = cells.get(key)
+                raise UserError(f"{self.loaded.path}, shape {point.shape}: {error}") from None
+            results = tuple((stage, result.digest) for stage, result in cell.results.items())
+            twin = cells.get(results)
             if twin is None:
-                cells[key] = cell
+                cells[results] = cell
             elif twin.shape != cell.shape or cell.settings.xsa.alpha:
                 raise UserError(
-                    f"{self.loaded.path}: two cells are the same training run ({key}): "
+                    f"{self.loaded.path}: two cells are made of the same results ({cell.results['pretrain'].key}): "
                     f"{twin.shape} {twin.factors} and {cell.shape} {cell.factors}; remove one of them"
                 )
-        return list(cells.values())
+        return self._told_apart(list(cells.values()))
+
+    def _told_apart(self, cells: list[Cell]) -> list[Cell]:
+        """Cells with labels of their own: a factor that a label does not show is added where two would be the same."""
+        labels = [cell.label for cell in cells]
+        named = []
+        for cell in cells:
+            label = cell.label
+            if labels.count(label) > 1:
+                label += "".join(
+                    f"-{slug(f'{path}{value}')}" for path, value in cell.factors.items() if path not in _SHOWN
+                )
+            named.append(replace(cell, label=label))
+        return named
 
     def _cell(self, point: Point) -> Cell:
         settings, resolved = point.settings, Resolved(point.settings)
-        label = _cell_label(settings)
+        label = cell_label(settings, resolved.model)
         tokenizer = self._tokenizer(settings, resolved)
         validation = self._rows(settings, resolved, tokenizer, -1)
         pretrain = self._result(
@@ -103,11 +121,14 @@ class Plan:
                 "attention", label, resolved.attention(), checkpoint=pretrain, validation=validation
             )
         if want.overhead and resolved.model.alpha:
-            results["overhead"] = self._result("overhead", label.rpartition("-s")[0], resolved.overhead())
+            results["overhead"] = self._result("overhead", arm_label(resolved.model), resolved.overhead())
         if want.equivalence:
             first = self._training_rows(settings, resolved, tokenizer)[:1]
             results["equivalence"] = self._result(
-                "equivalence", f"{_shape_label(settings)}-{settings.optim.matrix}", resolved.equivalence(), rows=first
+                "equivalence",
+                f"{shape_label(resolved.model)}-{settings.optim.matrix}",
+                resolved.equivalence(),
+                rows=first,
             )
         return Cell(label, point.shape, point.factors, settings, results)
 
@@ -144,12 +165,13 @@ class Plan:
 
     def _shard_count(self, settings: CellSettings) -> int:
         data = settings.data
-        return len(self._local(data)) if isinstance(data, LocalData) else data.shards
+        return len(self._local(data.path)) if isinstance(data, LocalData) else data.shards
 
-    def _local(self, data: LocalData) -> list[Path]:
-        if data.path not in self._memo:
-            self._memo[data.path] = local_shards(self.loaded.root / data.path)
-        return self._memo[data.path]
+    def _local(self, path: str) -> list[tuple[str, str]]:
+        """Name and SHA-256 of the shards of a local folder, in order; as remembered where the folder is not here."""
+        if path not in self._memo:
+            self._memo[path] = self._hashes.shards(self.loaded.root, path)
+        return self._memo[path]
 
     def _shard(self, settings: CellSettings, index: int) -> Result:
         data = settings.data
@@ -172,12 +194,13 @@ class Plan:
             )
             return self._result("shard", f"builtin-s{data.seed}-{index:05d}", stage)
         if isinstance(data, LocalData):
-            path = self._local(data)[index]
-            stage = ShardStage(kind="local", name=path.name, sha256=self._hashes.sha256(path))
-            return self._result("shard", f"local-{_slug(path.stem)}", stage, source={"path": str(path)})
+            name, sha256 = self._local(data.path)[index]
+            stage = ShardStage(kind="local", name="shard.parquet", sha256=sha256)
+            source = {"path": str(self.loaded.root / data.path / name)}
+            return self._result("shard", f"local-{sha256[:8]}", stage, source=source)
         name = data.file_pattern.format(index=index)
         stage = ShardStage(kind="hub", name=name, dataset=data.dataset, revision=data.revision)
-        label = f"{_slug(data.dataset.rpartition('/')[2])}-{index:05d}"
+        label = f"{slug(data.dataset.rpartition('/')[2])}-{index:05d}"
         return self._result("shard", label, stage, source=self._data_lock())
 
     def _sets(self, stage: str, sets: Sets) -> Result:
@@ -187,9 +210,11 @@ class Plan:
                 settings = SetsStage(kind="builtin", seed=sets.seed, items=sets.items)
                 self._memo[key] = self._result(stage, f"builtin-s{sets.seed}", settings)
             elif sets.kind == "local":
-                folder = self.loaded.root / sets.path
-                settings = SetsStage(kind="local", sha256=self._hashes.folder_sha256(folder, f"{stage}.path"))
-                self._memo[key] = self._result(stage, "local", settings, source={"path": str(folder)})
+                settings = SetsStage(
+                    kind="local", sha256=self._hashes.sets(self.loaded.root, sets.path, f"{stage}.path")
+                )
+                source = {"path": str(self.loaded.root / sets.path)}
+                self._memo[key] = self._result(stage, "local", settings, source=source)
             else:
                 self._memo[key] = self._result(
                     stage, "published", SetsStage(kind="published"), source=self._data_lock()
@@ -236,16 +261,13 @@ class Plan:
             for stage, result in cell.results.items():
                 inputs.setdefault(stage, {})[result.key] = result
         study = self.study
-        # Values as the settings hold them, not as the file writes them: 1 and 1.0 are one value.
-        factors = {path: tuple(dict.fromkeys(cell.factors[path] for cell in self.cells)) for path in study.factors}
         settings = AnalyseStage(
             study=study.name,
             title=study.title,
             question=study.question,
-            factors=factors,
-            baseline={path: next(v for v in factors[path] if v == value) for path, value in study.baseline.items()},
+            factors={path: tuple(_each_once(cell.factors[path] for cell in self.cells)) for path in study.factors},
+            baseline=self.loaded.baseline,
             cells=tuple(self._cell_facts(cell) for cell in self.cells),
-            claims_sha256=None,
         )
         return self._result(
             "analyse", study.name, settings, **{name: list(found.values()) for name, found in inputs.items()}
@@ -262,31 +284,14 @@ class Plan:
             "shape": cell.shape,
             "factors": dict(cell.factors),
             "data": cell.settings.data.kind,
-            "settings": cell.results["pretrain"].settings.model_dump(mode="json"),
+            "settings": cell.results["pretrain"].recipe["settings"],
             "results": {stage: result.key for stage, result in cell.results.items()},
         }
 
 
-def _shape_label(settings: CellSettings) -> str:
-    model = settings.model
-    groups = f"kv{model.n_kv_head}" if model.n_kv_head and model.n_kv_head != model.n_head else ""
-    return f"d{model.n_layer}w{model.n_embd}h{model.n_head}{groups}"
-
-
-def _cell_label(settings: CellSettings) -> str:
-    """What a person reads of a cell: shape, optimizer, alpha, what is special about the projection, seed."""
-    xsa = settings.xsa
-    special = ""
-    if xsa.alpha and xsa.layers != "all":
-        layers = (
-            xsa.layers.replace(":", "") if isinstance(xsa.layers, str) else "layers" + ".".join(map(str, xsa.layers))
-        )
-        special += f"-{layers}"
-    if xsa.alpha and xsa.value != "attended":
-        special += f"-{xsa.value}"
-    return f"{_shape_label(settings)}-{settings.optim.matrix}-a{xsa.alpha:g}{special}-s{settings.seed}"
-
-
-def _slug(text: str) -> str:
-    """Letters, digits, dot, dash and underscore only, for names that go into paths and wildcards."""
-    return "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in text)
+def _each_once(values: Iterable[Any]) -> list[Any]:
+    once: list[Any] = []
+    for value in values:
+        if value not in once:
+            once.append(value)
+    return once

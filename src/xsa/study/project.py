@@ -19,36 +19,37 @@ class Project:
         if not (self.root / STUDIES).is_dir():
             raise UserError(f"{self.root} has no {STUDIES}; run this from the project's folder")
         self.lock = StagesLock(self.root)
-        self._plans: dict[str, Plan] = {}
+        self._plans: dict[Path, Plan] = {}
 
     def plan(self, study: str) -> Plan:
         """The plan of a study given by name or path."""
-        path = find_study(study, self.root)
-        if path.stem not in self._plans:
-            self._plans[path.stem] = Plan(LoadedStudy(path, self.root), self.lock, self.results)
-        return self._plans[path.stem]
+        path = find_study(study, self.root).resolve()
+        if path not in self._plans:
+            self._plans[path] = Plan(LoadedStudy(path, self.root), self.lock, self.results)
+        return self._plans[path]
 
-    def find(self, stage: str, key: str) -> tuple[Plan, Result]:
-        """The result called `label@digest` of a stage, and a plan that has it: of the studies asked for, else of any.
+    def find(self, stage: str, key: str, first: str | None = None) -> tuple[Plan, Result]:
+        """The result called `label@digest` of a stage, and a plan that has it: of `first` or studies read already, else of any.
 
         Raises UserError when no study has it: its settings or its code's version have changed since it was planned.
         """
         for plan in self._plans.values():
             if (stage, key) in plan.results:
                 return plan, plan.results[stage, key]
+        names = sorted(path.stem for path in (self.root / STUDIES).glob("*.yaml"))
         problems = []
-        for path in sorted((self.root / STUDIES).glob("*.yaml")):
-            if path.stem in self._plans:
+        for name in sorted(names, key=lambda name: name != first):
+            if find_study(name, self.root).resolve() in self._plans:
                 continue
             try:
-                plan = self.plan(path.stem)
+                plan = self.plan(name)
             except UserError as error:
                 problems.append(str(error))
                 continue
             if (stage, key) in plan.results:
                 return plan, plan.results[stage, key]
-        unread = f" ({len(problems)} studies could not be read: {problems[0]})" if problems else ""
+        unread = f"; {len(problems)} of them cannot be read, the first because {problems[0]}" if problems else ""
         raise UserError(
-            f"no study has the {stage} result {key}{unread}; a study file or config/stages.lock has changed since it was "
-            "planned. Start the same snakemake command again"
+            f"no study under {STUDIES} has the {stage} result {key}{unread}. Its settings or {self.lock.path.name} have "
+            f"changed, or it belongs to another stage; `xsa cells STUDY` lists what there is"
         )

@@ -36,7 +36,8 @@ class Resolved:
         self.batch_rows = _whole_rows(self.horizon.batch_tokens, T, "horizon.batch_tokens")
         self.optim = OptimStage(
             matrix=cell.optim.matrix,
-            version=cell.optim.version,
+            # Muon's month is without effect where Muon is not used.
+            version=cell.optim.version if cell.optim.matrix == "muon" else "may2026",
             matrix_lr=self.horizon.matrix_lr,
             embedding_lr=self.horizon.embedding_lr,
             unembedding_lr=self.horizon.unembedding_lr,

@@ -9,7 +9,7 @@ digests stay. The default of such a field must never change.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -22,7 +22,18 @@ def added(default: Any, **kwargs: Any) -> Any:
 
 
 class Settings(BaseModel):
+    """A group of settings: no unknown keys, no NaN, no `true` where a number is meant."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_truth_as_number(cls, values: Any) -> Any:
+        for name, value in values.items() if isinstance(values, dict) else ():
+            field = cls.model_fields.get(name)
+            if isinstance(value, bool) and field and field.annotation in (int, float, int | None, float | None):
+                raise ValueError(f"{name} is {str(value).lower()}; give a number")
+        return values
 
 
 # --- data ---------------------------------------------------------------------------------------------------------
@@ -61,6 +72,19 @@ class HubData(Settings):
     tokens_per_shard: int = Field(
         45_000_000, ge=1, description="the least number of training tokens a shard gives after packing"
     )
+
+    @field_validator("file_pattern")
+    @classmethod
+    def _numbers(cls, pattern: str) -> str:
+        try:
+            names = {pattern.format(index=index) for index in (0, 1)}
+        except (KeyError, IndexError, ValueError):
+            names = set()
+        if len(names) != 2:
+            raise ValueError(
+                f"is {pattern!r}, which names no shard by its number; write {{index}} or {{index:05d}} where it stands"
+            )
+        return pattern
 
 
 Data = Annotated[BuiltinData | LocalData | HubData, Field(discriminator="kind")]
@@ -122,6 +146,14 @@ class XsaSettings(Settings):
     layers: Literal["all"] | Annotated[str, Field(pattern=r"^last:[1-9]\d*$")] | tuple[int, ...] = Field(
         "all", description="`all`, `last:k`, or a list of layers counted from 0"
     )
+
+    @field_validator("layers")
+    @classmethod
+    def _some(cls, layers: str | tuple[int, ...]) -> str | tuple[int, ...]:
+        if layers == ():
+            raise ValueError("is an empty list; for no layer at all set xsa.alpha to 0")
+        return layers
+
     value: Literal["attended", "plain"] = Field(
         "attended", description="the value removed: after the value-embedding mix, or before it"
     )
@@ -198,14 +230,15 @@ class CoreSettings(Settings):
     )
 
 
-CHAT_TASKS = ("arc_easy", "arc_challenge", "mmlu", "gsm8k", "humaneval", "spellingbee")
+ChatTask = Literal["arc_easy", "arc_challenge", "mmlu", "gsm8k", "humaneval", "spellingbee"]
 
 
 class ChatcoreSettings(Settings):
-    tasks: tuple[Literal["arc_easy", "arc_challenge", "mmlu", "gsm8k", "humaneval", "spellingbee"], ...] = CHAT_TASKS
+    tasks: tuple[ChatTask, ...] = get_args(ChatTask)
     max_per_task: int | None = Field(None, ge=1, description="items a task; null for all")
     spellingbee_items: int = Field(256, ge=1, description="words of the generated SpellingBee set")
     max_new_tokens: int = Field(512, ge=1, description="tokens generated at most for one answer")
+    sandbox_seconds: float = Field(5.0, gt=0, description="processor time that one generated program may use")
 
     @field_validator("tasks")
     @classmethod
@@ -270,15 +303,6 @@ class CellSettings(Settings):
     equivalence: EquivalenceSettings = EquivalenceSettings()
     evaluate: Evaluate = Evaluate()
 
-    @model_validator(mode="after")
-    def _shards(self) -> CellSettings:
-        shards = getattr(self.data, "shards", None)
-        if shards is not None and self.tokenizer.shards > shards - 1:
-            raise ValueError(
-                f"tokenizer.shards = {self.tokenizer.shards}, but data has {shards - 1} training shards; lower tokenizer.shards"
-            )
-        return self
-
 
 class RunSettings(Settings):
     """How a study runs, never what its results are: none of this enters a digest."""
@@ -287,4 +311,3 @@ class RunSettings(Settings):
     threads: int = Field(1, ge=1, description="CPU threads of a training or evaluation job")
     micro_batch: int | None = Field(None, ge=1, description="rows a device takes at once; null for what memory allows")
     save_minutes: float = Field(10.0, gt=0, description="minutes between two saved states of a training job")
-    sandbox_seconds: float = Field(5.0, gt=0, description="time that one generated program may run")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -35,30 +36,45 @@ class YamlFile:
         if not isinstance(self.values, dict):
             raise UserError(f"{path} must be a mapping of keys to values, not a {type(self.values).__name__}")
 
-    def _plain(self, node: yaml.Node, at: tuple) -> Any:
+    def _plain(self, node: yaml.Node, at: tuple, above: tuple = ()) -> Any:
+        if any(node is parent for parent in above):
+            raise self._refused(node, "an alias (*) stands inside what it stands for; write the values out")
+        inside = (*above, node)
         if isinstance(node, yaml.MappingNode):
             values: dict = {}
             for key_node, value_node in node.value:
-                key = self._scalar(key_node)
-                line = key_node.start_mark.line + 1
+                key = self._key(key_node)
                 if key in values:
-                    raise UserError(f"{self.path}:{line}: the key {key!r} is there twice; keep one of them")
-                self._lines[(*at, key)] = line
-                values[key] = self._plain(value_node, (*at, key))
+                    raise self._refused(key_node, f"the key {key!r} is there twice; keep one of them")
+                self._lines[(*at, key)] = key_node.start_mark.line + 1
+                values[key] = self._plain(value_node, (*at, key), inside)
             return values
         if isinstance(node, yaml.SequenceNode):
             for index, item in enumerate(node.value):
                 self._lines[(*at, index)] = item.start_mark.line + 1
-            return [self._plain(item, (*at, index)) for index, item in enumerate(node.value)]
+            return [self._plain(item, (*at, index), inside) for index, item in enumerate(node.value)]
         return self._scalar(node)
 
-    @staticmethod
-    def _scalar(node: yaml.Node) -> Any:
+    def _key(self, node: yaml.Node) -> str:
+        if node.tag == "tag:yaml.org,2002:merge":
+            raise self._refused(node, "merge keys (<<) are not read; write the keys out, or put them into a recipe")
+        if not isinstance(node, yaml.ScalarNode):
+            raise self._refused(node, "a key must be a single word or number")
+        return self._scalar(node)
+
+    def _scalar(self, node: yaml.ScalarNode) -> Any:
         loader = yaml.SafeLoader("")
         try:
             return loader.construct_object(node, deep=True)
+        except (yaml.YAMLError, ValueError):
+            raise self._refused(
+                node, f"{node.value!r} cannot be read as {node.tag.rpartition(':')[2]}; quote it if it is text"
+            ) from None
         finally:
             loader.dispose()
+
+    def _refused(self, node: yaml.Node, why: str) -> UserError:
+        return UserError(f"{self.path}:{node.start_mark.line + 1}: {why}")
 
     def where(self, *key: Any) -> str:
         """`file:line` of a key path, or of its nearest parent that is in the file."""
@@ -72,47 +88,83 @@ class YamlFile:
         return tuple(key) in self._lines
 
 
-def sentences(error: ValidationError, model: type[BaseModel], where) -> str:
-    """A pydantic error as sentences: place, key, value, and what is allowed. `where(loc)` gives the place of a key path."""
-    lines = []
+def sentences(error: ValidationError, model: type[BaseModel], where: Callable[[tuple], str]) -> str:
+    """A pydantic error as sentences: place, key, value, and what is allowed. `where(key path)` gives the place.
+
+    A value that fits no branch of a union gives one error a branch; they are told as one.
+    """
+    by_key: dict[tuple, list[dict]] = {}
     for problem in error.errors():
-        loc = tuple(part for part in problem["loc"] if part not in _TAGS)
-        lines.append(f"{where(loc)}: {_sentence(problem, loc, model)}")
-    return "\n".join(dict.fromkeys(lines))
+        by_key.setdefault(_Path(model, problem["loc"]).keys, []).append(problem)
+    lines = []
+    for keys, problems in by_key.items():
+        told = dict.fromkeys(_sentence(problem, model) for problem in problems)
+        if len(told) > 1:
+            wants = dict.fromkeys(_lower(problem["msg"]) for problem in problems)
+            told = {f"{_dotted(keys)} is {problems[0].get('input')!r}; {', or '.join(wants)}": None}
+        lines += [f"{where(keys)}: {sentence}" for sentence in told]
+    return "\n".join(lines)
 
 
-# Names that pydantic puts into a path for the branch of a union it tried.
-_TAGS = {
-    "builtin",
-    "local",
-    "hub",
-    "published",
-    "bool",
-    "literal['all']",
-    "literal['auto']",
-    "constrained-str",
-    "tuple[int, ...]",
-    "tuple[str, ...]",
-}
+class _Path:
+    """Where an error is: the keys as a file has them, and the models that may stand there.
+
+    pydantic's path also names the branch of a union that it tried; those parts are no keys.
+    """
+
+    def __init__(self, model: type[BaseModel], loc: tuple):
+        self.models: list[type[BaseModel]] = [model]
+        keys: list[Any] = []
+        for index, part in enumerate(loc):
+            fields = [found.model_fields[part] for found in self.models if part in found.model_fields]
+            last = index == len(loc) - 1
+            if fields:
+                self.parents = self.models
+                self.models = [inner for field in fields for inner in _models(field.annotation)]
+            elif isinstance(part, str) and not last and self.models:
+                self.models = [found for found in self.models if part in _kinds(found)] or self.models
+                continue
+            elif isinstance(part, str) and last and keys and not self.models and _is_branch(part):
+                continue
+            keys.append(part)
+        self.keys = tuple(keys)
 
 
-def _sentence(problem: dict, loc: tuple, model: type[BaseModel]) -> str:
-    key = ".".join(str(part) for part in loc)
-    kind, value, context = problem["type"], problem.get("input"), problem.get("ctx", {})
+def _is_branch(part: str) -> bool:
+    """True for pydantic's names of the branches of a union of plain types."""
+    return part in ("bool", "int", "float", "str", "constrained-str", "[key]") or part.startswith(
+        ("literal[", "tuple[", "list[")
+    )
+
+
+def _kinds(model: type[BaseModel]) -> tuple:
+    field = model.model_fields.get("kind")
+    return get_args(field.annotation) if field else ()
+
+
+def _sentence(problem: dict, model: type[BaseModel]) -> str:
+    path = _Path(model, problem["loc"])
+    key, kind, value, context = _dotted(path.keys), problem["type"], problem.get("input"), problem.get("ctx", {})
     if kind == "extra_forbidden":
-        known = fields_at(model, loc[:-1])
-        return f"unknown key {key!r}; {nearest(str(loc[-1]), known)}"
+        return f"unknown key {key!r}; {nearest(str(path.keys[-1]), sorted({n for m in path.models for n in m.model_fields}))}"
     if kind == "missing":
         return f"{key!r} is missing; it has no default"
     if kind == "value_error":
         text = str(context.get("error", problem["msg"]))
         return f"{key}: {text}" if key else text
-    if kind == "union_tag_not_found":
-        return f"{key!r} needs a `kind`"
-    if kind == "union_tag_invalid":
-        return f"{key}.kind is {context.get('tag')!r}; allowed are {context.get('expected_tags')}"
-    message = problem["msg"][0].lower() + problem["msg"][1:]
-    return f"{key} is {value!r}; {message}"
+    if kind in ("union_tag_not_found", "union_tag_invalid"):
+        kinds = ", ".join(name for found in path.models for name in _kinds(found))
+        said = f"{key}.kind is {context['tag']!r}" if "tag" in context else f"{key!r} says no `kind`"
+        return f"{said}; kinds are {kinds}"
+    return f"{key} is {value!r}; {_lower(problem['msg'])}"
+
+
+def _lower(message: str) -> str:
+    return message[0].lower() + message[1:]
+
+
+def _dotted(keys: tuple) -> str:
+    return ".".join(str(key) for key in keys)
 
 
 def nearest(name: str, known: list[str]) -> str:

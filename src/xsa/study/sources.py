@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 from xsa.store.errors import UserError
 from xsa.store.files import sha256_file, write_json
@@ -19,7 +20,7 @@ def local_shards(folder: Path) -> list[Path]:
         raise UserError(
             f"data.path: there is no folder {folder}; point it at a folder of parquet files with a column `text`"
         )
-    shards = sorted(path for path in folder.glob("*.parquet") if path.is_file())
+    shards = sorted(path for path in folder.glob("*.parquet") if path.is_file() and not path.name.startswith("."))
     if not shards:
         raise UserError(f"data.path: {folder} holds no .parquet file; each needs one string column `text`")
     if len(shards) == 1:
@@ -31,31 +32,58 @@ def local_shards(folder: Path) -> list[Path]:
 
 
 class HashCache:
-    """SHA-256 of local files, remembered by path, inode, size and modification time in a JSON file."""
+    """SHA-256 of local files, remembered in a JSON file under the results.
+
+    `files` remembers by path, inode, size and modification time, so that nothing is hashed twice. `folders` remembers by
+    the path that a study names what was last found there, so that finished results can be read where the data are not.
+    """
 
     def __init__(self, path: Path):
         self.path = path
         try:
-            self._known: dict[str, list] = json.loads(path.read_text(encoding="utf-8"))
+            known = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, json.JSONDecodeError):
-            self._known = {}
+            known = {}
+        self._files: dict[str, list] = known.get("files", {})
+        self._folders: dict[str, Any] = known.get("folders", {})
         self._new = False
 
     def sha256(self, file: Path) -> str:
         """The hash of a file's content; read only when the file is not the one remembered."""
         stat = file.stat()
         state = [stat.st_ino, stat.st_size, stat.st_mtime_ns]
-        known = self._known.get(str(file.resolve()))
+        known = self._files.get(str(file.resolve()))
         if known is None or known[:3] != state:
-            known = self._known[str(file.resolve())] = [*state, sha256_file(file)]
+            known = self._files[str(file.resolve())] = [*state, sha256_file(file)]
             self._new = True
         return known[3]
 
+    def shards(self, root: Path, path: str) -> list[tuple[str, str]]:
+        """Name and hash of each parquet file of the folder that `data.path` names, in name order."""
+        folder = root / path
+        if not folder.is_dir() and path in self._folders:
+            return [(name, sha256) for name, sha256 in self._folders[path]]
+        found = [(file.name, self.sha256(file)) for file in local_shards(folder)]
+        self._remember(path, [list(pair) for pair in found])
+        return found
+
+    def sets(self, root: Path, path: str, key: str) -> str:
+        """One hash of all files of the folder that the setting `key` names."""
+        folder = root / path
+        if not folder.is_dir() and path in self._folders:
+            return self._folders[path]
+        found = self.folder_sha256(folder, key)
+        self._remember(path, found)
+        return found
+
     def folder_sha256(self, folder: Path, key: str) -> str:
-        """One hash over the names and contents of all files below a folder; `key` is the setting that named it."""
+        """One hash over the names and contents of all files below a folder, hidden ones left out.
+
+        Raises UserError, naming the setting `key`, when the folder is missing or empty.
+        """
         if not folder.is_dir():
             raise UserError(f"{key}: there is no folder {folder}")
-        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        files = sorted(path for path in folder.rglob("*") if path.is_file() and not _hidden(path.relative_to(folder)))
         if not files:
             raise UserError(f"{key}: the folder {folder} is empty")
         text = "".join(f"{path.relative_to(folder).as_posix()}\0{self.sha256(path)}\n" for path in files)
@@ -65,7 +93,16 @@ class HashCache:
         """Write what was learnt. A place that cannot be written (a read-only mount) only means hashing again."""
         if self._new:
             try:
-                write_json(self.path, self._known)
+                write_json(self.path, {"files": self._files, "folders": self._folders})
             except OSError:
                 return
             self._new = False
+
+    def _remember(self, path: str, value: Any) -> None:
+        if self._folders.get(path) != value:
+            self._folders[path] = value
+            self._new = True
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)

@@ -19,7 +19,7 @@ class ShardStage(Settings):
     """One shard. Exactly one of the three origins is set."""
 
     kind: Literal["builtin", "local", "hub"]
-    name: str  # file name of the shard
+    name: str  # file name in the result; a local file's own name is no part of it
     # builtin
     seed: int | None = None
     index: int | None = None
@@ -120,6 +120,7 @@ class ChatcoreStage(Settings):
     max_per_task: int | None
     spellingbee_items: int
     max_new_tokens: int
+    sandbox_seconds: float
     dtype: Literal["float32", "bfloat16"]
 
 
@@ -159,7 +160,6 @@ class AnalyseStage(Settings):
     factors: dict[str, tuple]
     baseline: dict
     cells: tuple[dict, ...]
-    claims_sha256: str | None
 
 
 class ReportStage(Settings):

@@ -13,6 +13,7 @@ from xsa.store.errors import UserError
 from xsa.store.files import canonical_json
 from xsa.study.settings import CellSettings, Name, RunSettings, Settings
 from xsa.study.source import YamlFile, fields_at, nearest, sentences
+from xsa.study.stages import STAGES
 
 STUDIES = Path("config/studies")
 RECIPES = Path("config/recipes")
@@ -41,7 +42,15 @@ class Study(Settings):
     )
     baseline: dict[str, Any] = Field(description="the factor values of the arm that others are compared with")
     run: RunSettings = Field(default_factory=RunSettings, description="how it runs; never part of a result's identity")
-    claims: Name | None = Field(None, description="file under config/claims/ that the study is held against")
+
+    @field_validator("name")
+    @classmethod
+    def _no_stage(cls, name: str) -> str:
+        if name in STAGES:
+            raise ValueError(
+                f"is {name!r}, which is a stage and so has its own folder under results/; choose another name"
+            )
+        return name
 
     @field_validator("factors")
     @classmethod
@@ -49,6 +58,10 @@ class Study(Settings):
         for path, values in factors.items():
             if not values:
                 raise ValueError(f"{path} has no values; give at least one or leave the factor out")
+            if any(isinstance(value, dict) for value in values):
+                raise ValueError(
+                    f"{path} has a mapping among its values; vary single settings by their paths, or use shapes"
+                )
         return factors
 
 
@@ -85,6 +98,7 @@ class LoadedStudy:
         self._recipe_file = YamlFile(recipe_path)
         self.recipe: Recipe = _validated(Recipe, self._recipe_file)
         self._check_factors()
+        self.baseline: dict[str, Any] = {}
         self.points = self._grid()
 
     def _check_factors(self) -> None:
@@ -118,7 +132,11 @@ class LoadedStudy:
                 for path, value in zip(names, values, strict=True):
                     raw = merge(raw, _nested(path, value))
                 settings = self._cell(raw, shape)
+                # Values as the settings hold them, not as the file writes them: 1 and 1.0 are one value.
                 factors = {path: _at(settings, path) for path in names}
+                for path, value in zip(names, values, strict=True):
+                    if path in self.study.baseline and value == self.study.baseline[path]:
+                        self.baseline[path] = factors[path]
                 key = canonical_json(settings.model_dump(mode="json"))
                 if key in seen:
                     raise UserError(

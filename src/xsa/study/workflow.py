@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from xsa.store.errors import UserError
+from xsa.store.files import write_text
 from xsa.store.publish import published
 from xsa.study.machine import has_cuda
+from xsa.study.plan import Plan
 from xsa.study.project import Project
+from xsa.study.result import Result
 from xsa.study.stages import STAGES
+from xsa.study.study import STUDIES
 
 
 class Workflow:
-    """One project as Snakemake sees it. Rules name records; the folder of a record holds the result."""
+    """One project as Snakemake sees it. Rules name records; the folder of a record holds the result.
+
+    `study` is the one whose results are looked for first, by name.
+    """
 
     def __init__(self, study: str, results: str):
+        self.study = str(study)
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", self.study) or self.study.endswith((".yaml", ".yml")):
+            raise UserError(f"study={self.study}: give the name of a file under {STUDIES}, without folder and ending")
         self.results = Path(results)
         self.project = Project(Path.cwd(), self.results)
-        self.plan = self.project.plan(study)
-        self.study = self.plan.study.name
+
+    def _find(self, stage: str, key: str) -> tuple[Plan, Result]:
+        return told(self.project.find, stage, key, self.study)
 
     def record(self, stage: str) -> str:
         """Path of a stage's record with the wildcard `result`, which is label@digest."""
@@ -39,7 +51,7 @@ class Workflow:
         from snakemake.io import ancient
 
         def upstream(wildcards) -> dict[str, Any]:
-            _, result = self.project.find(stage, wildcards.result)
+            _, result = self._find(stage, wildcards.result)
             return {
                 name: [ancient(self._record(one)) for one in given]
                 if isinstance(given, list)
@@ -52,37 +64,47 @@ class Workflow:
     def _record(self, result) -> str:
         return str(result.folder(self.results) / "record.json")
 
-    def threads(self, stage: str):
+    def threads(self, stage: str, alone: int | None):
+        """Threads of a stage's job: the study's; on one machine all `alone`, so that GPU jobs take turns on its GPU."""
+
         def of(wildcards) -> int:
-            return self.project.find(stage, wildcards.result)[0].study.run.threads
+            run = self._find(stage, wildcards.result)[0].study.run
+            return alone if alone and run.requires == "cuda" else run.threads
 
         return of
 
-    def page(self, study: str) -> str:
-        """The record of the page of `study`."""
-        return self._record(self.project.plan(study).report)
+    def page(self, wildcards):
+        """The record of a study's page. The code of all the study's stages is checked first, also when nothing is to run."""
+        from snakemake.io import ancient
 
-    def published_stamp(self, study: str) -> str:
-        """A file that is newer than results/<study>/ whenever the page published there is not the one now planned.
+        plan = told(self.project.plan, wildcards.study)
+        told(self.project.lock.check, {stage for stage, _ in plan.results})
+        return ancient(self._record(plan.report))
 
-        The page's place has no digest, so Snakemake alone would keep an old page when settings are changed back.
+    def published_stamp(self, wildcards) -> str:
+        """A file that changes and is newer than results/<study>/ when the page published there is not the one now planned.
+
+        The page's place has no digest, so Snakemake alone would keep an old page. Small inputs are compared by content,
+        so the file holds the name of the page that is wanted.
         """
-        stamp = self.results / ".state" / "publish" / study
-        folder = self.results / study
-        wanted = self.project.plan(study).report.key
-        outdated = published(folder).get("report") != wanted and (folder / "report.html").exists()
-        if not stamp.exists() or (outdated and stamp.stat().st_mtime <= (folder / "report.html").stat().st_mtime):
-            stamp.parent.mkdir(parents=True, exist_ok=True)
-            stamp.touch()
-            if not outdated:
+        wanted = told(self.project.plan, wildcards.study).report.key
+        folder = self.results / wildcards.study
+        stamp = self.results / ".state" / "publish" / wildcards.study
+        try:
+            if not stamp.exists() or stamp.read_text() != wanted:
+                write_text(stamp, wanted)
+            if published(folder).get("report") == wanted:
                 os.utime(stamp, (0, 0))
+        except OSError:
+            # Results that cannot be written (a read-only mount) cannot be published to either: the page there is used.
+            return []
         return str(stamp)
 
     def study_of(self, stage: str):
         """The study for which a rule's result is made."""
 
         def of(wildcards) -> str:
-            return self.project.find(stage, wildcards.result)[0].study.name
+            return self._find(stage, wildcards.result)[0].study.name
 
         return of
 
@@ -97,7 +119,7 @@ class Workflow:
             return
         for stage, key in jobs:
             if key is not None and STAGES[stage].gpu:
-                study = self.project.find(stage, key)[0].study
+                study = self.project.find(stage, key, self.study)[0].study
                 if study.run.requires == "cuda":
                     raise UserError(
                         f"the study {study.name!r} trains on CUDA GPUs and this machine has none: run `make demo` for a small "

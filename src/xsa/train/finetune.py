@@ -55,7 +55,7 @@ def finetune(job: Job) -> dict[str, Any]:
     with ranks(job.device) as group:
         say = job.progress.say if group.first else lambda sentence: None
         if group.first:
-            pack_ahead(job.state / "packed", settings, job.input("chatsets"), tokenizer, T, job.progress)
+            pack_ahead(job.state / "packed", settings, job.folder("chatsets"), tokenizer, T, job.progress)
         group.wait()
         batches = PackedBatches(job.state / "packed", settings.batch_rows, T)
 
@@ -87,7 +87,7 @@ def _look(job: Job, trainer: Trainer, tokenizer: Tokenizer, say: Callable[[str],
     """Bits per byte of the assistants' words in held-out conversations; None where the sets have none."""
     model, T = trainer.model, trainer.batches.sequence_len
     try:
-        inputs_RT, targets_RT = held_out(job.settings, job.input("chatsets"), tokenizer, T)
+        inputs_RT, targets_RT = held_out(job.settings, job.folder("chatsets"), tokenizer, T)
     except UserError as error:
         say(f"fine-tuning is not watched on held-out conversations: {error}")
         return None
