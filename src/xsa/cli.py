@@ -41,6 +41,9 @@ def main() -> None:
     """Reproduce "Exclusive Self-Attention Beyond AdamW", stage by stage.
 
     Snakemake calls these verbs; each also runs by hand, from the project's folder.
+
+    Exit codes: 0 done, 2 something to mend (the message says what), 75 stopped after its state was saved (run it again
+    to go on), 143 ended by SIGTERM.
     """
 
 
@@ -50,10 +53,15 @@ def _project(results: Path) -> Project:
     return Project(Path.cwd(), results)
 
 
-def _place(result: str, results: Path) -> tuple[Path, str]:
-    """The results folder and the name of a result, which may be given by the path of its record."""
+def _place(stage: str, result: str, results: Path) -> tuple[Path, str]:
+    """The results folder and the name of a result, which may be given by the path of its record or its folder."""
     path = Path(result)
-    return (path.parents[2], path.parent.name) if path.name == "record.json" else (results, result)
+    folder = path.parent if path.name == "record.json" else path
+    if len(folder.parts) < 2:
+        return results, folder.name
+    if folder.parent.name != stage:
+        raise UserError(f"{result} is a result of the stage {folder.parent.name!r}, not of {stage!r}; call that verb")
+    return folder.parents[1], folder.name
 
 
 results_option = click.option(
@@ -70,7 +78,13 @@ def _stage_verb(stage: str) -> click.Command:
     @click.argument("study")
     @click.argument("result")
     @results_option
-    @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
+    @click.option(
+        "--device",
+        type=click.Choice(["auto", "cpu", "cuda"]),
+        default="auto",
+        show_default=True,
+        help="Where to compute; auto is a GPU if there is one.",
+    )
     @click.option("--threads", type=click.IntRange(min=1), help="CPU threads; the study's `run.threads` by default.")
     @click.option("--micro-batch", type=click.IntRange(min=1), help="Rows a device takes at once.")
     @click.option(
@@ -87,7 +101,7 @@ def _stage_verb(stage: str) -> click.Command:
     ) -> None:
         from xsa.study.execute import execute
 
-        results, result = _place(result, results)
+        results, result = _place(stage, result, results)
         execute(
             _project(results), study, stage, result, device=device, threads=threads, micro_batch=micro_batch, log=log
         )
@@ -109,7 +123,7 @@ HELP = {
     "chatcore": "Measure ChatCORE of a fine-tuned cell.",
     "attention": "Measure how attention's output aligns with the own value.",
     "overhead": "Time the exclusive projection against standard attention.",
-    "equivalence": "Compare standard attention with the explicit path at alpha = 0.",
+    "equivalence": "Compare standard attention with alpha = 0.",
     "analyse": "Make a study's tables and figures.",
     "report": "Write a study's page.",
 }
@@ -122,7 +136,10 @@ for _stage in STAGES:
 @main.command(context_settings=CONTEXT)
 @click.argument("page", type=click.Path(path_type=Path, dir_okay=False))
 def publish(page: Path) -> None:
-    """Copy a study's finished page, tables and figures to PAGE's folder, e.g. results/demo/report.html."""
+    """Copy a finished page to its place.
+
+    PAGE is that place, e.g. results/demo/report.html; the study's tables and figures go beside it.
+    """
     from xsa.store.publish import publish as copy
 
     results, study = page.parent.parent, page.parent.name
@@ -135,7 +152,7 @@ def publish(page: Path) -> None:
 @click.option("--json", "as_json", is_flag=True, help="All settings of every cell, for programs.")
 @results_option
 def cells(study: str, as_json: bool, results: Path) -> None:
-    """Print the resolved cells of a study and the results each is made of."""
+    """Print a study's cells and results."""
     from xsa.study.show import cells_as_json, cells_as_text
 
     plan = _project(results).plan(study)
@@ -152,10 +169,15 @@ def cells(study: str, as_json: bool, results: Path) -> None:
 @click.option("--why", help="The reason for --keep; written into the lock.")
 @click.option("--check", is_flag=True, help="Exit 1 when any stage is stale.")
 def lock(retrain: tuple[str, ...], keep: tuple[str, ...], why: str | None, check: bool) -> None:
-    """Show or settle config/stages.lock, which ties each stage's version to its code."""
+    """Show or settle the lock of the code.
+
+    config/stages.lock ties each stage's version, which is part of its results' digests, to the code behind it.
+    """
     from xsa.study.lock import StagesLock
 
     stages = StagesLock(Path.cwd())
+    if why and not keep:
+        raise UserError("--why is the reason for --keep STAGE, which is not given")
     if keep and not (why and why.strip()):
         raise UserError('--keep needs --why "…": the reason why the change cannot alter a result')
     for stage in retrain:
@@ -175,7 +197,10 @@ def lock(retrain: tuple[str, ...], keep: tuple[str, ...], why: str | None, check
 
 @main.command(context_settings=CONTEXT)
 def schema() -> None:
-    """Write config/defaults.yaml and the JSON schemas under config/schema/ from the settings' types."""
+    """Write defaults and schemas of the settings.
+
+    config/defaults.yaml and config/schema/*.json, from the settings' types.
+    """
     from xsa.store.files import write_text
     from xsa.study.schema import generated
 

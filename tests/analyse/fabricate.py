@@ -118,7 +118,6 @@ def fabricate(
         factors={"xsa.alpha": alphas, "seed": tuple(range(seeds))},
         baseline={"xsa.alpha": 0.0},
         cells=tuple(cells),
-        claims_sha256=None,
     )
     return Fabricated(stage, inputs)
 

@@ -19,7 +19,6 @@ def grid(points, baseline=None, shape="d4"):
         factors={},
         baseline={"xsa.alpha": 0.0} if baseline is None else baseline,
         cells=cells,
-        claims_sha256=None,
     )
     return read_grid(stage)
 

@@ -25,11 +25,13 @@ def cells_as_text(plan: Plan, results: Path) -> str:
         )
         lines += [f"  {_mark(result, results)} {stage:<12} {result.key}" for stage, result in cell.results.items()]
         lines.append("")
-    data = [
-        result for (stage, _), result in plan.results.items() if stage in ("shard", "bundle", "chatsets", "tokenizer")
+    shown = {(result.stage, result.key) for cell in plan.cells for result in cell.results.values()}
+    lines.append("shared by all of them")
+    lines += [
+        f"  {_mark(result, results)} {stage:<12} {key}"
+        for (stage, key), result in plan.results.items()
+        if (stage, key) not in shown
     ]
-    lines.append("data")
-    lines += [f"  {_mark(result, results)} {result.stage:<12} {result.key}" for result in data]
     lines += ["", "✓ there   · to be made"]
     return "\n".join(lines)
 
