@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -85,6 +86,37 @@ def test_the_core_limit_runs_core_and_no_training(mini):
     assert mini.jobs() == {"core": 2, **PAGE}
 
 
+def test_a_change_is_seen_again_after_the_page_was_made_of_another(mini):
+    mini.write("config/studies/mini.yaml", study(title="Another title"))
+    assert mini.snakemake().returncode == 0
+    assert "Another title" in (mini.root / "results/mini/report.html").read_text()
+    mini.write("config/studies/mini.yaml", study(title="A third title"))
+    assert mini.jobs() == PAGE
+
+
+def test_results_copied_without_their_times_run_nothing(mini, tmp_path):
+    shutil.rmtree(mini.root / ".snakemake")
+    for number, path in enumerate(sorted((mini.root / "results").rglob("*"), reverse=True)):
+        if path.is_file() and ".state" not in path.parts:
+            os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+    assert mini.jobs() == {}
+
+
+def test_code_that_is_stale_stops_a_study_that_has_nothing_to_run(mini):
+    lock = mini.root / "config/stages.lock"
+    text = lock.read_text()
+    at = text.index("fingerprint:", text.index("  pretrain:")) + len("fingerprint: ")
+    lock.write_text(text[:at] + "'0000000000000000'" + text[text.index("\n", at) :])
+    run = mini.snakemake()
+    assert run.returncode != 0 and "xsa lock --retrain pretrain" in run.stderr and "Traceback" not in run.stderr
+
+
+def test_a_study_with_a_fault_ends_in_its_sentence(mini):
+    mini.write("config/studies/mini.yaml", study(factors={"xsa.alhpa": [0, 1]}))
+    run = mini.snakemake()
+    assert run.returncode != 0 and "did you mean 'xsa.alpha'?" in run.stderr and "Traceback" not in run.stderr
+
+
 def test_a_template_of_the_page_runs_the_page_alone(mini):
     style = mini.root / "report" / "style.css"
     style.write_text(style.read_text() + "/* wider */\n")
@@ -102,8 +134,9 @@ def test_a_flipped_byte_of_a_checkpoint_is_an_error_that_names_file_and_hashes(m
     content = bytearray(checkpoint.read_bytes())
     content[-1] ^= 1
     checkpoint.write_bytes(bytes(content))
-    shutil.rmtree(next((mini.root / "results/bpb").glob("*-a1-*")))
-    run = mini.snakemake()
+    measured = next((mini.root / "results/bpb").glob("*-a1-*"))
+    shutil.rmtree(measured)
+    run = mini.snakemake(f"results/bpb/{measured.name}/record.json")
     text = run.stdout + run.stderr
     record = json.loads((checkpoint.parent / "record.json").read_text())
     assert run.returncode != 0
