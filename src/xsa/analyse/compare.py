@@ -13,13 +13,15 @@ from xsa.analyse.metrics import METRICS, Metric
 from xsa.analyse.results import Results
 from xsa.analyse.statistics import Interval, paired_items, paired_rows, paired_t, pooled_sd, verdict
 
+# A change of a centred score is told in percent from this baseline on.
+CENTRED_FROM = 0.05
 SUITES = {"core": "core.json", "chatcore": "chatcore.json"}
 
 
 def metric_rows(results: Results, grid: Grid) -> list[dict[str, Any]]:
     """One row per shape, arm and metric: means over the paired seeds, change, intervals, seed noise and verdict.
 
-    `relative_percent` is the change in percent of the baseline's mean; `seed_sd` is the standard deviation of a
+    `relative_percent` is the change in percent of the baseline's mean, None where that is too near zero; `seed_sd` is the standard deviation of a
     seed, pooled over the two arms; `item_note` says why there is no interval over items where one was to be had.
     """
     return [
@@ -55,7 +57,7 @@ def _metric_row(results: Results, comparison: Comparison, metric: Metric) -> dic
         "baseline_mean": float(baseline.mean()),
         "arm_mean": float(arm.mean()),
         "delta": delta,
-        "relative_percent": 100 * delta / float(baseline.mean()) if baseline.mean() else None,
+        "relative_percent": _relative(metric, delta, float(baseline.mean())),
         "seed_lo": _side(seeds, "lo"),
         "seed_hi": _side(seeds, "hi"),
         "item_lo": _side(items, "lo"),
@@ -67,6 +69,12 @@ def _metric_row(results: Results, comparison: Comparison, metric: Metric) -> dic
         "seed_sd": sd,
         "verdict": verdict(seeds, items),
     }
+
+
+def _relative(metric: Metric, delta: float, baseline: float) -> float | None:
+    """The change in percent. A centred score near zero or below has no percentage worth reading."""
+    least = CENTRED_FROM if metric.id in SUITES else 0.0
+    return 100 * delta / baseline if baseline > least else None
 
 
 def _side(interval: Interval | None, side: str) -> float | None:
