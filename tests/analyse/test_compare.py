@@ -124,3 +124,14 @@ def test_a_measurement_that_no_cell_has_is_in_no_row(small):
     found = small(drop=("core", "chatcore", "attention"))
     assert set(by_metric(found, "d12")) == {"bpb", "last_bpb", "train_loss"}
     assert task_rows(found.results, found.grid) == []
+
+
+def test_a_centred_score_near_zero_has_no_percentage():
+    from xsa.analyse.compare import _relative
+    from xsa.analyse.metrics import METRICS
+
+    core = next(metric for metric in METRICS if metric.id == "core")
+    bpb = next(metric for metric in METRICS if metric.id == "bpb")
+    assert _relative(core, 0.004, 0.0093) is None and _relative(core, 0.004, -0.2) is None
+    assert _relative(core, -0.0094, 0.1602) == pytest.approx(-5.87, abs=0.01)
+    assert _relative(bpb, -0.0027, 0.8484) == pytest.approx(-0.32, abs=0.01)

@@ -157,3 +157,61 @@ def test_a_disk_that_fills_up_leaves_nothing_and_says_so(make, tmp_path):
         assert is_whole(make(write, results=small))
     finally:
         subprocess.run(["umount", str(small)], check=True)
+
+
+@pytest.mark.parametrize("broken", ["record.json", ".record.json"])
+def test_a_result_with_one_broken_record_is_whole(make, broken):
+    folder = make(write)
+    (folder / broken).write_text('{"half')
+
+    def never(job):
+        raise AssertionError("ran again")
+
+    make(never)
+    assert json.loads((folder / "record.json").read_text()) == json.loads((folder / ".record.json").read_text())
+
+
+def test_the_state_of_a_finished_result_is_removed_also_after_a_kill(make, tmp_path):
+    make(write)
+    state = tmp_path / "results" / ".state" / "tokens" / f"x@{DIGEST}"
+    state.mkdir(parents=True)
+    make(write)
+    assert not state.exists()
+
+
+def test_a_result_that_another_job_made_meanwhile_is_kept(make):
+    def slow(job):
+        final = job.out.parent / f"x@{DIGEST}"
+        write(job)
+        from xsa.store.produce import _write_records
+
+        final.mkdir()
+        (final / "other.bin").write_bytes(b"other")
+        import hashlib
+
+        files = {"other.bin": {"bytes": 5, "sha256": hashlib.sha256(b"other").hexdigest()}}
+        _write_records(final, {"digest": DIGEST, "files": files})
+
+    folder = make(slow)
+    assert (folder / "other.bin").exists() and not (folder / "a").exists()
+
+
+def test_a_lock_that_was_taken_over_is_left_to_its_new_holder(tmp_path):
+    from xsa.store.lock import Lock
+
+    path = tmp_path / "a.lock"
+    with Lock(path, "a"):
+        path.write_text("another's")
+    assert path.read_text() == "another's"
+
+
+def test_an_unreadable_input_is_not_blamed_on_the_results(make):
+    def forbidden(job):
+        raise PermissionError(13, "Permission denied", "/data/corpus/a.parquet")
+
+    with pytest.raises(UserError, match=r"/data/corpus/a\.parquet: permission denied"):
+        make(forbidden)
+
+
+def test_the_record_names_the_code_that_made_it(make):
+    assert json.loads((make(write) / "record.json").read_text())["made"]["code"] == "f00d"

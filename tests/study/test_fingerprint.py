@@ -95,3 +95,25 @@ def test_plumbing_computes_nothing():
             roots |= {(node.module or "").split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
             assert not roots & computing, f"{module} is plumbing and imports {roots & computing}"
     assert module_path("xsa.study.architecture") and not is_plumbing("xsa.study.architecture", plumbing)
+
+
+def test_another_import_under_the_same_name_is_a_change_of_the_functions_that_use_it():
+    text = "from a import f as g\ndef uses():\n    return g()\ndef other():\n    return 1\n"
+    now = hashes(text.replace("import f as g", "import h as g"))
+    assert {name for name in now if now[name] != hashes(text)[name]} == {"m.uses"}
+
+
+def test_an_import_that_nothing_uses_is_no_change():
+    assert hashes("import os\n" + BASE) == hashes(BASE)
+
+
+def test_two_definitions_of_one_name_both_count():
+    text = "def _(x):\n    return 1\ndef _(x):\n    return 2\n"
+    assert hashes(text.replace("return 1", "return 3")) != hashes(text)
+
+
+def test_the_packages_above_the_entry_are_reached(tmp_path):
+    (tmp_path / "data").mkdir()
+    for name in ("__init__.py", "data/__init__.py", "data/tokens.py"):
+        (tmp_path / name).write_text("LIMIT = 1\n")
+    assert set(functions_reached("tokens", (), tmp_path)) == {"xsa", "xsa.data", "xsa.data.tokens"}

@@ -130,3 +130,67 @@ def test_a_stage_version_changes_it_and_what_follows(project):
     lock["stages"]["finetune"]["version"] = 2
     path.write_text(yaml.safe_dump(lock))
     assert {stage for stage, _ in set(project.plan().results) - before} == {"finetune", "chatcore", "analyse", "report"}
+
+
+def test_a_local_file_renamed_is_the_same_file(project):
+    corpus = project.root / "corpus"
+    corpus.mkdir()
+    for index in range(3):
+        (corpus / f"part{index}.parquet").write_bytes(b"PAR1" + bytes([index]))
+    recipe = copy.deepcopy(RECIPE)
+    recipe["settings"]["data"] = {"kind": "local", "path": "corpus", "tokens_per_shard": 10_000}
+    project.recipe(recipe)
+    before = set(project.plan().results)
+    (corpus / "part0.parquet").rename(corpus / "p-art-ä.parquet")
+    assert set(project.plan().results) == before
+
+
+def test_finished_results_are_found_where_the_local_data_are_not(project):
+    import shutil
+
+    corpus = project.root / "corpus"
+    corpus.mkdir()
+    for index in range(3):
+        (corpus / f"part{index}.parquet").write_bytes(b"PAR1" + bytes([index]))
+    recipe = copy.deepcopy(RECIPE)
+    recipe["settings"]["data"] = {"kind": "local", "path": "corpus", "tokens_per_shard": 10_000}
+    project.recipe(recipe)
+    before = set(project.plan().results)
+    shutil.rmtree(corpus)
+    assert set(project.plan().results) == before
+
+
+def test_cells_that_differ_in_fine_tuning_alone_are_two_and_share_their_training(project):
+    project.study(
+        {
+            **copy.deepcopy(STUDY),
+            "factors": {"finetune.lr_fraction": [0.5, 0.8], "seed": [0]},
+            "baseline": {"finetune.lr_fraction": 0.5},
+        }
+    )
+    cells = project.plan().cells
+    assert len(cells) == 2 and len({cell.label for cell in cells}) == 2
+    assert cells[0].results["pretrain"] is cells[1].results["pretrain"]
+    assert cells[0].results["chatcore"].key != cells[1].results["chatcore"].key
+
+
+def test_the_label_is_the_resolved_models(project):
+    project.study({**copy.deepcopy(STUDY), "factors": {"xsa.alpha": [0, 1], "xsa.layers": [[1]], "seed": [0]}})
+    assert [cell.label for cell in project.plan().cells] == ["d2w32h2-muon-a0-s0", "d2w32h2-muon-a1-last1-s0"]
+
+
+def test_the_baseline_may_be_written_otherwise_than_the_settings_hold_it(project):
+    project.study(
+        {
+            **copy.deepcopy(STUDY),
+            "factors": {"optim.matrix_lr": ["1e-3", "2e-3"], "seed": [0]},
+            "baseline": {"optim.matrix_lr": "1e-3"},
+        }
+    )
+    assert project.plan().analyse.settings.baseline == {"optim.matrix_lr": 0.001}
+
+
+def test_time_for_generated_programs_is_part_of_chatcore(project):
+    before = set(project.plan().results)
+    project.study(with_settings(chatcore={"sandbox_seconds": 1}))
+    assert {stage for stage, _ in set(project.plan().results) - before} == {"chatcore", "analyse", "report"}

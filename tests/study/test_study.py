@@ -142,3 +142,50 @@ def test_a_local_folder_without_two_shards_is_refused(project, count, words):
             (project.root / "corpus" / f"shard_{index}.parquet").write_bytes(b"PAR1")
     data = {"kind": "local", "path": "corpus", "tokens_per_shard": 10_000}
     assert words in refusal(project, changed(settings={"data": data}))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"xsa": {"layers": 3}}, "xsa.layers is 3; input should be 'all', or "),
+        ({"xsa": {"layers": []}}, "for no layer at all set xsa.alpha to 0"),
+        ({"precision": {"compile": "maybe"}}, "precision.compile is 'maybe'; input should be 'auto', or "),
+        ({"data": {"kind": "loc"}}, "data.kind is 'loc'; kinds are builtin, local, hub"),
+        ({"data": {"kind": "local", "shards": 3}}, "unknown key 'data.shards'; known are kind, path, tokens_per_shard"),
+        ({"data": {"kind": "hub", "file_pattern": "x.parquet"}}, "names no shard by its number"),
+        ({"schedule": {"warmup_steps": True}}, "warmup_steps is true; give a number"),
+        ({"finetune": {"mixture": [{"set": "smoltalk", "repet": 1}]}}, "did you mean 'repeat'?"),
+    ],
+)
+def test_what_does_not_fit_a_choice_is_told_in_one_sentence(project, settings, words):
+    message = refusal(project, changed(settings=settings))
+    assert words in message and "tiny.yaml:" in message
+
+
+def test_a_mapping_as_a_factors_value_is_refused(project):
+    assert "vary single settings by their paths" in refusal(
+        project, changed(factors={"horizon": [{"steps": 3}]}, baseline={})
+    )
+
+
+def test_a_study_cannot_take_a_stages_folder(project):
+    project.study(changed(name="pretrain"))
+    with pytest.raises(UserError, match="is a stage"):
+        project.plan("pretrain")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("name: !foo 1\n", "1: '1' cannot be read as"),
+        ("a: &x {b: 1}\nc:\n  <<: *x\n", "3: merge keys"),
+        ("title: 2026-99-99\n", "1: '2026-99-99' cannot be read as timestamp"),
+        ("? [a, b]\n: 1\n", "a key must be a single word"),
+        ("a: &x [*x]\n", "an alias"),
+    ],
+)
+def test_yaml_that_is_not_read_is_refused_with_its_line(project, text, words):
+    project.study(STUDY, text=text)
+    with pytest.raises(UserError) as error:
+        project.plan()
+    assert words in str(error.value) and "tiny.yaml:" in str(error.value)
