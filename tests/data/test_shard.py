@@ -131,3 +131,11 @@ def test_a_files_hash_is_remembered_until_the_file_changes(tmp_path, monkeypatch
     monkeypatch.undo()
     path.write_bytes(b"three")
     assert HashCache(cache).sha256(path) != before
+
+
+def test_an_error_names_the_users_own_file_and_no_copy_of_it(tmp_path, run_stage, write_shard):
+    path = write_shard(tmp_path / "mine.parquet", ["a", None])
+    settings = ShardStage(kind="local", name="shard.parquet", sha256=sha256_file(path))
+    with pytest.raises(UserError) as error:
+        run_stage("shard", settings, source={"path": str(path)})
+    assert str(path) in str(error.value) and "results" not in str(error.value)

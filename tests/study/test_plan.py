@@ -194,3 +194,15 @@ def test_time_for_generated_programs_is_part_of_chatcore(project):
     before = set(project.plan().results)
     project.study(with_settings(chatcore={"sandbox_seconds": 1}))
     assert {stage for stage, _ in set(project.plan().results) - before} == {"chatcore", "analyse", "report"}
+
+
+def test_a_study_that_requires_gpus_decides_auto_as_they_would(project):
+    auto = {
+        "precision": {"dtype": "auto", "compile": "auto"},
+        "overhead": {"device": "auto"},
+        "equivalence": {"device": "auto"},
+    }
+    project.study({**with_settings(**auto), "run": {"requires": "cuda"}})
+    results = project.plan().cells[-1].results
+    assert results["pretrain"].settings.dtype == "bfloat16" and results["pretrain"].settings.compile
+    assert results["overhead"].settings.device == results["equivalence"].settings.device == "cuda"

@@ -20,7 +20,7 @@ from xsa.data.download import Published, download
 from xsa.data.shard import copy_hashed
 from xsa.store.errors import UserError
 from xsa.store.job import Job
-from xsa.study.sources import HashCache
+from xsa.study.sources import HashCache, visible_files
 
 BUCKET = "https://karpathy-public.s3.us-west-2.amazonaws.com"
 WORDS = "https://raw.githubusercontent.com/dwyl/english-words/refs/heads/master/words_alpha.txt"
@@ -44,12 +44,15 @@ CHAT_FILES: dict[str, tuple[str, tuple[str, ...]]] = {
 
 def bundle(job: Job) -> dict[str, Any]:
     """Stage `bundle`: core.yaml, eval_meta_data.csv and eval_data/**. Notes: items of each task file."""
+    if job.settings.kind == "local":
+        # Checked where it lies, so that an error names the user's own file.
+        items = check_bundle(Path(job.source["path"]))
+        _copy_local(job)
+        return {"items": items}
     if job.settings.kind == "builtin":
         from xsa.data.world import write_bundle
 
         write_bundle(job.out, job.settings.seed, job.settings.items)
-    elif job.settings.kind == "local":
-        _copy_local(job)
     else:
         archive = job.state / "eval_bundle.zip"
         published = Published("eval_bundle.zip", f"{BUCKET}/eval_bundle.zip")
@@ -60,12 +63,14 @@ def bundle(job: Job) -> dict[str, Any]:
 
 def chatsets(job: Job) -> dict[str, Any]:
     """Stage `chatsets`: <set>/<split>.parquet, identity and words. Notes: rows of each file, files that are missing."""
+    if job.settings.kind == "local":
+        notes = check_chatsets(Path(job.source["path"]), job.progress)
+        _copy_local(job)
+        return notes
     if job.settings.kind == "builtin":
         from xsa.data.world import write_chatsets
 
         write_chatsets(job.out, job.settings.seed, job.settings.items)
-    elif job.settings.kind == "local":
-        _copy_local(job)
     else:
         _published_chatsets(job)
     return check_chatsets(job.out, job.progress)
@@ -74,7 +79,7 @@ def chatsets(job: Job) -> dict[str, Any]:
 def _copy_local(job: Job) -> None:
     """Copy a folder; what was copied must be what the plan hashed."""
     source = Path(job.source["path"])
-    files = sorted(path for path in source.rglob("*") if path.is_file())
+    files = visible_files(source)
     if not files:
         raise UserError(f"{source} has no files; bring the sets there in the published layout")
     for done, path in enumerate(files, 1):

@@ -21,7 +21,8 @@ def shard(job: Job) -> dict[str, Any]:
     settings = job.settings
     target = job.out / Path(settings.name).name
     origin = {"builtin": _builtin, "local": _local, "hub": _hub}[settings.kind](job, target)
-    counts = check_shard(target)
+    # A local file is checked where it lies, so that an error names the user's own file.
+    counts = check_shard(Path(origin) if settings.kind == "local" else target)
     job.progress.say(f"{target.name}: {counts['documents']:,} documents, {counts['characters']:,} characters")
     return counts | {"origin": origin}
 

@@ -85,7 +85,7 @@ class Plan:
         return named
 
     def _cell(self, point: Point) -> Cell:
-        settings, resolved = point.settings, Resolved(point.settings)
+        settings, resolved = point.settings, Resolved(point.settings, self.study.run.requires)
         label = cell_label(settings, resolved.model)
         tokenizer = self._tokenizer(settings, resolved)
         validation = self._rows(settings, resolved, tokenizer, -1)

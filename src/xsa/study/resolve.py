@@ -26,11 +26,14 @@ from xsa.study.stages import (
 class Resolved:
     """The stage settings of one cell."""
 
-    def __init__(self, cell: CellSettings):
+    def __init__(self, cell: CellSettings, requires: str | None = None):
         self.cell = cell
+        # What `auto` means where the plan is made must be what it means where the jobs run: on GPUs, if the study says so.
+        self.cuda = requires == "cuda" or has_cuda()
         self.model = model_config(cell)
-        self.dtype = dtype(cell)
-        self.compile = has_compiler() if cell.precision.compile == "auto" else cell.precision.compile
+        self.dtype = self._dtype()
+        auto = self.cuda or has_compiler()
+        self.compile = auto if cell.precision.compile == "auto" else cell.precision.compile
         self.horizon: Horizon = horizon(self.model, cell.horizon, cell.optim)
         T = cell.model.sequence_len
         self.batch_rows = _whole_rows(self.horizon.batch_tokens, T, "horizon.batch_tokens")
@@ -102,7 +105,7 @@ class Resolved:
             repetitions=settings.repetitions,
             warmup=settings.warmup,
             batch_rows=settings.batch_rows,
-            device=_device(settings.device),
+            device=self._device(settings.device),
             dtype=self.dtype,
             compile=self.compile,
         )
@@ -118,10 +121,21 @@ class Resolved:
             batch_rows=settings.batch_rows,
             optim=self.optim,
             schedule=self.schedule,
-            device=_device(settings.device),
+            device=self._device(settings.device),
             dtype=self.dtype,
             compile=self.compile,
         )
+
+    def _dtype(self) -> str:
+        """bfloat16 on GPUs, float32 elsewhere, unless the cell says."""
+        if self.cell.precision.dtype != "auto":
+            return self.cell.precision.dtype
+        return "bfloat16" if self.cuda else "float32"
+
+    def _device(self, device: str) -> str:
+        if device != "auto":
+            return device
+        return "cuda" if self.cuda else "cpu"
 
 
 def model_config(cell: CellSettings) -> ModelConfig:
@@ -149,13 +163,6 @@ def model_config(cell: CellSettings) -> ModelConfig:
         ) from None
 
 
-def dtype(cell: CellSettings) -> str:
-    """bfloat16 where there is a GPU, float32 elsewhere, unless the cell says."""
-    if cell.precision.dtype != "auto":
-        return cell.precision.dtype
-    return "bfloat16" if has_cuda() else "float32"
-
-
 def _layers(layers: str | tuple[int, ...], n_layer: int) -> tuple[int, ...]:
     if layers == "all":
         return tuple(range(n_layer))
@@ -165,12 +172,6 @@ def _layers(layers: str | tuple[int, ...], n_layer: int) -> tuple[int, ...]:
             raise UserError(f"xsa.layers is {layers!r}, but the model has {n_layer} layers; use at most last:{n_layer}")
         return tuple(range(n_layer - count, n_layer))
     return tuple(sorted(set(layers)))
-
-
-def _device(device: str) -> str:
-    if device != "auto":
-        return device
-    return "cuda" if has_cuda() else "cpu"
 
 
 def _whole_rows(tokens: int, sequence_len: int, key: str) -> int:

@@ -9,10 +9,15 @@ from xsa.study.architecture import flops_per_token, parameter_counts
 from xsa.study.plan import Plan
 from xsa.study.result import Result
 
+# Dense bf16 rate of an H100, and the share of it that nanochat reaches in bf16 at depths 12 and 16 (seen by others).
+H100_FLOPS, UTILISATION = 989e12, 0.4
+# More results of one stage than this are shown as one line.
+FOLDED = 12
+
 
 def cells_as_text(plan: Plan, results: Path) -> str:
     """One block a cell: where it stands in the grid, what it costs, and its results, finished ones marked."""
-    lines = [f"{plan.study.name}: {plan.study.title}", f"{len(plan.cells)} cells, {len(plan.results)} results", ""]
+    lines = [f"{plan.study.name}: {plan.study.title}", _totals(plan, results), ""]
     for cell in plan.cells:
         told = cell.results["pretrain"].settings
         tokens = told.steps * told.batch_rows * told.model.sequence_len
@@ -27,13 +32,33 @@ def cells_as_text(plan: Plan, results: Path) -> str:
         lines.append("")
     shown = {(result.stage, result.key) for cell in plan.cells for result in cell.results.values()}
     lines.append("shared by all of them")
-    lines += [
-        f"  {_mark(result, results)} {stage:<12} {key}"
-        for (stage, key), result in plan.results.items()
-        if (stage, key) not in shown
-    ]
+    shared: dict[str, list[Result]] = {}
+    for key, result in plan.results.items():
+        if key not in shown:
+            shared.setdefault(result.stage, []).append(result)
+    for stage, found in shared.items():
+        if len(found) > FOLDED:
+            there = sum(_mark(result, results) == "✓" for result in found)
+            lines.append(f"    {stage:<12} {len(found)} results, {there} there: {found[0].key} … {found[-1].key}")
+        else:
+            lines += [f"  {_mark(result, results)} {stage:<12} {result.key}" for result in found]
     lines += ["", "✓ there   · to be made"]
     return "\n".join(lines)
+
+
+def _totals(plan: Plan, results: Path) -> str:
+    """How many cells and results there are, and what training all of them computes."""
+    trained = {cell.results["pretrain"].key: cell.results["pretrain"].settings for cell in plan.cells}
+    flops = sum(
+        told.steps * told.batch_rows * told.model.sequence_len * flops_per_token(told.model)
+        for told in trained.values()
+    )
+    there = sum(_mark(result, results) == "✓" for result in plan.results.values())
+    text = f"{len(plan.cells)} cells, {len(plan.results)} results, {there} of them there; training computes {flops:.2e} FLOPs"
+    if plan.study.run.requires == "cuda":
+        hours = flops / (H100_FLOPS * UTILISATION) / 3600
+        text += f", about {hours:,.0f} H100-hours at {UTILISATION:.0%} of its {H100_FLOPS / 1e12:.0f} TFLOP/s"
+    return text
 
 
 def cells_as_json(plan: Plan, results: Path) -> str:

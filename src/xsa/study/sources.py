@@ -83,7 +83,7 @@ class HashCache:
         """
         if not folder.is_dir():
             raise UserError(f"{key}: there is no folder {folder}")
-        files = sorted(path for path in folder.rglob("*") if path.is_file() and not _hidden(path.relative_to(folder)))
+        files = visible_files(folder)
         if not files:
             raise UserError(f"{key}: the folder {folder} is empty")
         text = "".join(f"{path.relative_to(folder).as_posix()}\0{self.sha256(path)}\n" for path in files)
@@ -104,5 +104,10 @@ class HashCache:
             self._new = True
 
 
-def _hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
+def visible_files(folder: Path) -> list[Path]:
+    """All files below a folder in order, without hidden ones (editors' and systems' droppings)."""
+    return sorted(
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    )
