@@ -10,7 +10,7 @@ import pytest
 from tests.analyse.conftest import opened
 from tests.analyse.fabricate import EFFECT
 from xsa.analyse.compare import metric_rows, task_rows
-from xsa.analyse.statistics import INSIDE, OUTSIDE, UNKNOWN
+from xsa.analyse.statistics import INSIDE, OUTSIDE, ROUNDING, UNKNOWN
 from xsa.store.files import sha256_file
 
 
@@ -135,3 +135,27 @@ def test_a_centred_score_near_zero_has_no_percentage():
     assert _relative(core, 0.004, 0.0093) is None and _relative(core, 0.004, -0.2) is None
     assert _relative(core, -0.0094, 0.1602) == pytest.approx(-5.87, abs=0.01)
     assert _relative(bpb, -0.0027, 0.8484) == pytest.approx(-0.32, abs=0.01)
+
+
+def test_a_change_at_float_rounding_is_called_that_and_equal_accuracies_of_other_items_are_not(small):
+    found = small(seeds=2)
+    folders = {folder.name.split("@")[0]: folder for folder in found.study.inputs["bpb"]}
+    for seed in (0, 1):
+        source, target = (folders[f"d12-alpha{alpha}-seed{seed}"] for alpha in (0, 1))
+        for file in ("bpb.json", "rows.parquet"):
+            (target / file).write_bytes((source / file).read_bytes())
+        values = json.loads((target / "bpb.json").read_text())
+        (target / "bpb.json").write_text(json.dumps(values | {"bpb": values["bpb"] + 1.6e-8 * (1 + seed)}))
+        record = json.loads((target / "record.json").read_text())
+        for file in record["files"]:
+            record["files"][file]["sha256"] = sha256_file(target / file)
+        (target / "record.json").write_text(json.dumps(record))
+    rows = by_metric(found, "d12")
+    assert rows["bpb"]["verdict"] == ROUNDING and rows["bpb"]["delta"] == pytest.approx(2.4e-8)
+    assert rows["bpb"]["seed_deltas"] == pytest.approx([1.6e-8, 3.2e-8], rel=1e-6)
+    assert rows["train_loss"]["verdict"] != ROUNDING and rows["core"]["verdict"] != ROUNDING
+
+
+def test_the_noise_of_a_change_is_told_by_the_paired_differences(study):
+    row = by_metric(study, "d12")["bpb"]
+    assert row["difference_sd"] == pytest.approx(np.std(row["seed_deltas"], ddof=1))

@@ -9,11 +9,14 @@ import scipy.stats
 from xsa.analyse.statistics import (
     INSIDE,
     OUTSIDE,
+    ROUNDING,
     UNKNOWN,
     Interval,
+    at_rounding,
     bootstrap_mean,
     bootstrap_means,
     centred_mean_error,
+    deviations_to_show,
     mean_error,
     paired_items,
     paired_rows,
@@ -158,3 +161,19 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say():
 )
 def test_a_difference_is_outside_noise_only_when_every_interval_excludes_zero(seeds, items, expected):
     assert verdict(seeds, items) == expected
+
+
+def test_a_difference_at_rounding_is_judged_by_no_interval():
+    assert verdict(Interval(1e-8, 2e-8), Interval(1e-8, 2e-8), rounding=True) == ROUNDING
+    assert at_rounding([1.6e-8, -2e-7], 2.3) and at_rounding([0.0], 0.0)
+    assert not at_rounding([1e-5], 2.3)
+    assert not at_rounding([0.01, -0.01], 2.3)  # seeds that cancel are noise
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+def test_the_interval_over_seeds_excludes_zero_from_the_told_number_of_deviations_on(seeds):
+    spread = np.random.default_rng(seeds).normal(size=seeds)
+    spread = (spread - spread.mean()) / spread.std(ddof=1)
+    least = deviations_to_show(seeds)
+    assert paired_t(spread + 1.001 * least).excludes(0.0)
+    assert not paired_t(spread + 0.999 * least).excludes(0.0)

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from tests.analyse.fabricate import HOSTILE
-from xsa.analyse.tables import Column, csv_text, escape_tex, number, tex_text, write_table
+from xsa.analyse.tables import Column, change, csv_text, escape_tex, number, tex_text, write_table
 
 
 def test_csv_holds_every_digit_and_reads_back():
@@ -81,3 +81,8 @@ def test_numbers_have_a_true_minus_and_no_sign_at_zero(value, digits, signed, ex
 def test_an_empty_table_still_says_its_columns(tmp_path):
     write_table(tmp_path, "t", [], [Column("name", "Name"), Column(("lo", "hi"), "95 %")])
     assert (tmp_path / "t.csv").read_text() == "name,lo,hi\n"
+
+
+def test_a_change_that_rounds_to_zero_keeps_its_size():
+    assert change(1.6e-8, 4) == "+1.6e−08" and change(-0.00003, 4) == "−3e−05"
+    assert (change(0.0, 4), change(-0.0012, 4)) == ("0.0000", "−0.0012")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from xsa.analyse.statistics import INSIDE, OUTSIDE, ROUNDING, UNKNOWN
 from xsa.report.answer import answer, improved
 from xsa.report.comparisons import metric_tables
-
-OUTSIDE, INSIDE, UNKNOWN = "outside noise", "inside noise", "one seed: cannot tell"
 
 
 def row(shape="d12", arm="XSA α = 1", metric="bpb", delta=-0.0027, verdict=OUTSIDE, n_seeds=3, **over):
@@ -17,7 +16,7 @@ def row(shape="d12", arm="XSA α = 1", metric="bpb", delta=-0.0027, verdict=OUTS
     return {
         "shape": shape, "arm": arm, "baseline_arm": "baseline", "metric": metric, "name": name, "better": better,
         "baseline_mean": mean, "arm_mean": mean + delta, "delta": delta, "relative_percent": 100 * delta / mean,
-        "seed_lo": None, "seed_hi": None, "item_lo": None, "item_hi": None, "n_seeds": n_seeds, "verdict": verdict,
+        "seed_deltas": [delta] * n_seeds, "difference_sd": None, "seed_lo": None, "seed_hi": None, "item_lo": None, "item_hi": None, "n_seeds": n_seeds, "verdict": verdict,
     } | over  # fmt: skip
 
 
@@ -32,7 +31,7 @@ def test_a_gain_outside_noise_at_both_shapes_is_called_a_gain_with_its_size():
     assert told[0] == "XSA α = 1 predicts held-out text better than the baseline at both shapes."
     assert (
         told[1]
-        == "Validation bpb changed by −0.0027 (−0.32 %) at d12 and −0.0022 (−0.26 %) at d24: both outside noise."
+        == "Validation bpb changed by −0.0027 (−0.32 %) at d12 and −0.0022 (−0.26 %) at d24: both outside noise for the better."
     )
 
 
@@ -43,7 +42,8 @@ def test_a_loss_outside_noise_is_called_a_loss():
 @pytest.mark.parametrize("delta", [-0.0027, 0.0027])
 def test_inside_noise_is_no_gain_whatever_its_sign(delta):
     told = " ".join(answer(study(row(delta=delta, verdict=INSIDE))))
-    assert "neither better nor worse" in told and "no effect was shown in either direction" in told
+    assert told.startswith("This study does not show whether XSA α = 1 predicts held-out text better or worse than")
+    assert "neither" not in told and "no effect was shown in either direction" in told
 
 
 def test_one_seed_never_gives_an_answer():
@@ -54,8 +54,8 @@ def test_one_seed_never_gives_an_answer():
 
 def test_a_mixed_picture_is_counted():
     told = answer(study(row(), row(shape="d24", delta=0.001), row(shape="d30", verdict=INSIDE)))
-    assert "of 3 changes" in told[0] and "1 is for the better, 1 for the worse and 1 no more than noise" in told[0]
-    assert "outside noise at d12 and d24, inside noise at d30" in told[1]
+    assert "of 3 changes" in told[0] and "1 is for the better, 1 for the worse and 1 not outside noise" in told[0]
+    assert "outside noise for the better at d12, outside noise for the worse at d24, inside noise at d30" in told[1]
 
 
 def test_a_higher_core_is_better_and_a_lower_one_worse():
@@ -79,7 +79,7 @@ def test_many_comparisons_are_summed_up_and_arms_named():
     rows = [row(shape=shape, arm=arm) for shape in ("d12", "d24", "d30") for arm in arms]
     told = " ".join(answer(study(*rows, arms=arms)))
     assert "The exclusive arms predict held-out text better" in told
-    assert "over 6 comparisons, 6 of them outside noise" in told
+    assert "over 6 comparisons, 6 of them outside noise (6 for the better)" in told
     few = " ".join(answer(study(*[row(arm=arm) for arm in arms], arms=arms)))
     assert "at d12 with XSA α = 0.5" in few
 
@@ -105,3 +105,58 @@ def test_overhead_is_that_of_compiled_steps_where_there_are_some():
 
 def test_a_study_without_comparisons_says_so():
     assert answer(study()) == ["Nothing has been compared yet: no arm of this study has a baseline to be held against."]
+
+
+def test_a_difference_of_float_rounding_is_no_change_for_better_or_worse():
+    told = " ".join(answer(study(row(delta=1.6e-8, verdict=ROUNDING))))
+    assert told.startswith(
+        "XSA α = 1 and the baseline predict held-out text alike at d12: there is no difference beyond"
+    )
+    assert "+1.6 × 10⁻⁸" in told and "0.0000" not in told and "0.00 %" not in told
+    assert "for the worse" not in told and "none is outside noise" in told
+
+
+def test_a_small_change_outside_noise_is_never_shown_as_zero():
+    told = " ".join(answer(study(row(delta=-2.4e-5))))
+    assert "changed by −2.4 × 10⁻⁵ (−2.8 × 10⁻³ %)" in told or "changed by −2.4 × 10⁻⁵ (−0.0028 %)" in told
+    assert "0.0000" not in told
+
+
+def test_seeds_that_agree_inside_noise_are_told_as_such():
+    wide = {"verdict": INSIDE, "seed_lo": -0.02, "seed_hi": 0.01}
+    told = " ".join(answer(study(row(n_seeds=2, **wide))))
+    assert "At d12 both seeds improved; two seeds are too few here for an interval that excludes zero." in told
+    apart = " ".join(answer(study(row(n_seeds=2, seed_deltas=[-0.009, 0.0036], **wide))))
+    assert "both seeds" not in apart
+    narrow = row(n_seeds=3, verdict=INSIDE, seed_lo=-0.004, seed_hi=-0.001)
+    assert "all 3 seeds improved; the interval over validation rows holds zero" in " ".join(answer(study(narrow)))
+
+
+def test_the_answer_counts_what_was_judged_and_names_what_is_outside_noise_with_its_direction():
+    told = " ".join(
+        answer(
+            study(
+                row(verdict=INSIDE),
+                row(metric="core", delta=-0.05),
+                row(metric="cos_y_v", delta=0.2),
+                row(metric="cos_y_v", shape="d24", delta=0.2, verdict=INSIDE),
+            )
+        )
+    )
+    assert (
+        "Of 4 changes of metrics that were judged, 2 are outside noise: none for the better, 1 for the worse (Base CORE "
+        "at d12) and 1 where no direction is better (Self-alignment at d12, higher)." in told
+    )
+    assert "outside noise for the worse." in told
+
+
+def test_the_least_effect_that_few_seeds_can_show_is_told_in_deviations_of_the_difference():
+    told = " ".join(answer(study(row(n_seeds=2))))
+    assert "with 2 seeds a change must exceed 9.0 standard deviations of its paired differences" in told
+
+
+def test_self_alignment_is_judged_like_every_other_metric():
+    cosine = {"metric": "cos_y_v", "delta": 0.2}
+    assert "at d12: outside noise." in answer(study(row(), row(**cosine)))[-3]
+    told = " ".join(answer(study(row(), row(**cosine, verdict=INSIDE), row(**cosine, shape="d24"))))
+    assert "to 0.360 at d24: inside noise at d12, outside noise at d24." in told

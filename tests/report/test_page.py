@@ -105,4 +105,6 @@ def test_the_colours_of_figures_follow_the_scheme(page):
 
 
 def test_the_page_says_how_to_run_it_again(tree):
-    assert "snakemake --profile slurm results/fabricated/report.html --config study=fabricated" in text_of(tree)
+    section = next(one for one in tree.iter("section") if one.get("id") == "again")
+    assert "snakemake --cores all results/fabricated/report.html" in text_of(section)
+    assert "--config" not in text_of(section)

@@ -100,10 +100,11 @@ def not_taken(grid: Grid) -> list[str]:
 
 
 def environment(results: Results) -> dict[str, Any]:
-    """Where the results came from, by their records: hosts, devices, versions, commits, and seconds by stage."""
+    """Where the results came from, by their records: hosts, devices, versions, commits, first and last start, and seconds by stage."""
     found: dict[str, set[str]] = {name: set() for name in ("hosts", "devices", "platforms", "pythons", "commits")}
     packages: dict[str, set[str]] = {}
     seconds: dict[str, float] = {}
+    started: list[str] = []
     for stage, folder in results.folders():
         made = results.record_in(folder).get("made", {})
         device = made.get("gpu") or made.get("device")
@@ -116,6 +117,8 @@ def environment(results: Results) -> dict[str, Any]:
         ):
             if value:
                 found[name].add(str(value))
+        if made.get("started"):
+            started.append(str(made["started"]))
         for package, version in made.get("packages", {}).items():
             packages.setdefault(package, set()).add(str(version))
         seconds[stage] = seconds.get(stage, 0.0) + float(made.get("wall_seconds") or 0.0)
@@ -123,6 +126,7 @@ def environment(results: Results) -> dict[str, Any]:
         **{name: sorted(values) for name, values in found.items()},
         "packages": {name: sorted(versions) for name, versions in sorted(packages.items())},
         "wall_seconds": {stage: round(total, 3) for stage, total in sorted(seconds.items())},
+        "started": [min(started), max(started)] if started else [],
         "results": len(results.folders()),
     }
 

@@ -11,7 +11,7 @@ import pandas as pd
 from xsa.analyse.arms import Comparison, Grid
 from xsa.analyse.metrics import METRICS, Metric
 from xsa.analyse.results import Results
-from xsa.analyse.statistics import Interval, paired_items, paired_rows, paired_t, pooled_sd, verdict
+from xsa.analyse.statistics import Interval, at_rounding, paired_items, paired_rows, paired_t, pooled_sd, verdict
 
 # A change of a centred score is told in percent from this baseline on.
 CENTRED_FROM = 0.05
@@ -22,7 +22,8 @@ def metric_rows(results: Results, grid: Grid) -> list[dict[str, Any]]:
     """One row per shape, arm and metric: means over the paired seeds, change, intervals, seed noise and verdict.
 
     `relative_percent` is the change in percent of the baseline's mean, None where that is too near zero; `seed_sd` is the standard deviation of a
-    seed, pooled over the two arms; `item_note` says why there is no interval over items where one was to be had.
+    seed, pooled over the two arms; `difference_sd` that of the paired differences `seed_deltas`, which the interval over
+    seeds rests on; `item_note` says why there is no interval over items where one was to be had.
     """
     return [
         row
@@ -45,6 +46,9 @@ def _metric_row(results: Results, comparison: Comparison, metric: Metric) -> dic
     seeds = paired_t(arm - baseline)
     items, count, note = _items(results, comparison, tuple(pairs), metric)
     sd, _ = pooled_sd([baseline, arm])
+    # right-or-wrong items have no rounding: there only the same answers to every item are no difference
+    same_answers = metric.id not in SUITES or (items is not None and items.lo == items.hi == 0)
+    rounding = same_answers and at_rounding(arm - baseline, float(baseline.mean()))
     return {
         "shape": comparison.arm.shape,
         "arm": comparison.arm.label,
@@ -65,9 +69,11 @@ def _metric_row(results: Results, comparison: Comparison, metric: Metric) -> dic
         "item_note": note,
         "n_seeds": len(pairs),
         "seeds": list(pairs),
+        "seed_deltas": [float(difference) for difference in arm - baseline],
         "n_items": count,
         "seed_sd": sd,
-        "verdict": verdict(seeds, items),
+        "difference_sd": float((arm - baseline).std(ddof=1)) if len(pairs) > 1 else None,
+        "verdict": verdict(seeds, items, rounding),
     }
 
 
@@ -188,5 +194,5 @@ def _task_row(comparison: Comparison, suite: str, name: str, task: dict[str, Any
         "item_lo": _side(over_items, "lo"),
         "item_hi": _side(over_items, "hi"),
         "n_seeds": len(seeds),
-        "verdict": verdict(over_seeds, over_items),
+        "verdict": verdict(over_seeds, over_items, bool((task["arm_SI"] == task["baseline_SI"]).all())),
     }

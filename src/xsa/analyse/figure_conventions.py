@@ -56,7 +56,7 @@ def draw_conventions(folder: Path, gaps: Sequence[Gap], colours: Colours) -> Dra
         "The same logs drawn in three ways. Here the log holds every step's mean loss over the whole global batch under "
         f"the index after the update, and is smoothed by one rule ({SMOOTHING}). The other convention keeps a hundredth of "
         "the steps under the index before the update and takes an exponential mean (0.9) of what it kept. After the first "
-        f"{EARLY:.0%} of the steps it moves the difference, in nats per token, by up to: {'; '.join(words)}. A third "
+        f"{100 * EARLY:.0f} % of the steps it moves the difference, in nats per token, by up to: {'; '.join(words)}. A third "
         "convention, the loss of the last micro-batch alone, cannot be drawn, for the log does not keep it."
     )
     drawn = Drawn(

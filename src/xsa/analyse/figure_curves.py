@@ -46,7 +46,7 @@ def draw_loss(folder: Path, curves: Sequence[ArmCurve], colours: Colours) -> Dra
         f"Raw mean loss over the whole global batch against tokens seen after the update. Lines: {SMOOTHING}, then the "
         f"mean over seeds; the band around a line is the range over seeds, the faint band the range of the raw losses. "
         f"Mean loss of the last 1 % of the steps in nats per token: {'; '.join(ends)}. "
-        f"The first {EARLY:.0%} of the steps may run off the top."
+        f"The first {100 * EARLY:.0f} % of the steps may run off the top."
     )
     drawn = Drawn(
         "loss", title, caption, f"Line chart of training loss against tokens, by shape and arm. {'; '.join(ends)}."
@@ -83,7 +83,7 @@ def draw_gap(folder: Path, gaps: Sequence[Gap], colours: Colours) -> Drawn:
     caption = (
         f"Below zero the arm fits better. Both arms read the same rows at a step, so their common noise cancels. Lines: "
         f"{SMOOTHING}, then the mean over seeds with their range. Mean difference over the last 1 % of the steps: "
-        f"{'; '.join(ends)}. The first {EARLY:.0%} of the steps may run off the frame."
+        f"{'; '.join(ends)}. The first {100 * EARLY:.0f} % of the steps may run off the frame."
     )
     drawn = Drawn(
         "loss_difference", title, caption, f"Line chart of the loss difference between arms. {'; '.join(ends)}."

@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from xsa.analyse.figure import Drawn
 from xsa.analyse.statistics import OUTSIDE
 from xsa.analyse.style import INK, QUIET, Colours, finish, panels, plain, save
-from xsa.analyse.tables import number
+from xsa.analyse.tables import change, number
 
 _TOLD = ("bpb", "core", "chatcore")  # the metrics whose numbers the caption repeats
 _SUITES = {"core": "CORE", "chatcore": "ChatCORE"}
@@ -33,12 +33,17 @@ def draw_metrics(folder: Path, rows: Sequence[dict[str, Any]], colours: Colours)
     labels = list(dict.fromkeys(row["arm"] for row in rows))
     title = "Change of each metric against the baseline, with 95 % intervals"
     finish(figure, title, _forest_handles(labels, colours), columns=3)
-    outside = sum(row["verdict"] == OUTSIDE for row in rows)
-    told = "; ".join(_told(row) for row in rows if row["metric"] in _TOLD)
+    beyond = [row for row in rows if row["verdict"] == OUTSIDE]
+    rest = [row for row in rows if row["metric"] in _TOLD and row not in beyond]
+    outside = len(beyond)
+    told = f"{outside} of {len(rows)} changes {'is' if outside == 1 else 'are'}" + (
+        f": {'; '.join(_told(row, several) for row in beyond)}" if beyond else ""
+    )
+    told += f". Of the rest: {'; '.join(_told(row, several) + ', ' + row['verdict'] for row in rest)}" if rest else ""
     caption = (
         "Change = arm less baseline, paired by seed. Thick bar: 95 % t interval over seeds (none with one seed). Thin bar: "
         "95 % bootstrap interval over items or validation rows. A filled marker is outside noise: no interval holds zero. "
-        f"{outside} of {len(rows)} changes are. {told}."
+        f"{told}."
     )
     alt = f"Forest plot of {len(rows)} changes against the baseline, {outside} of them outside noise."
     drawn = Drawn("differences", title, caption, alt)
@@ -64,13 +69,13 @@ def draw_tasks(folder: Path, suite: str, rows: Sequence[dict[str, Any]], colours
     finish(figure, title, _forest_handles(arms, colours), columns=3)
     outside = [row for row in rows if row["verdict"] == OUTSIDE]
     told = f"{len(outside)} of {len(rows)} changes are outside noise" + (
-        ": " + "; ".join(f"{row['shape']}, {row['task']} {number(row['delta'], 3, True)}" for row in outside)
+        ": " + "; ".join(f"{row['shape']}, {row['task']} {change(row['delta'], 3)}" for row in outside)
         if outside
         else ""
     )
     caption = (
         "Change in raw accuracy, arm less baseline, paired by seed and item. Thick bar: 95 % t interval over seeds; thin "
-        f"bar: 95 % bootstrap interval over items. {told}. Of many tasks, one in twenty is outside by chance."
+        f"bar: 95 % bootstrap interval over items. {told}. By chance at most one task in twenty is, and fewer, for both intervals must agree."
     )
     drawn = Drawn(
         f"{suite}_tasks",
@@ -156,6 +161,7 @@ def _forest_handles(labels: Sequence[str], colours: Colours) -> list[Line2D]:
     ]
 
 
-def _told(row: dict[str, Any]) -> str:
-    relative = "" if row["relative_percent"] is None else f" ({number(row['relative_percent'], 2, True)} %)"
-    return f"{row['shape']}, {row['arm']}, {row['name']}: {number(row['delta'], 4, True)}{relative}, {row['verdict']}"
+def _told(row: dict[str, Any], several: bool) -> str:
+    relative = "" if row["relative_percent"] is None else f" ({change(row['relative_percent'], 2)} %)"
+    place = f"{row['shape']}, {row['arm']}" if several else row["shape"]
+    return f"{row['name']} at {place} {change(row['delta'], 4)}{relative}"

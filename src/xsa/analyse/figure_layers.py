@@ -61,7 +61,7 @@ def draw_alignment(folder: Path, rows: Sequence[dict[str, Any]], colours: Colour
 
 
 def draw_diagonal(folder: Path, rows: Sequence[dict[str, Any]], colours: Colours) -> Drawn:
-    """The attention weight a_ii by layer, every arm, beside that of uniform attention over the window."""
+    """The attention weight aᵢᵢ by layer, every arm, beside that of uniform attention over the window."""
     frame = pd.DataFrame(rows)
     frame = frame[frame["measure"].isin(["diagonal", "diagonal_null"])]
     shapes, arms = list(frame["shape"].unique()), list(frame["arm"].unique())
@@ -73,7 +73,7 @@ def draw_diagonal(folder: Path, rows: Sequence[dict[str, Any]], colours: Colours
             mine = frame[(frame["shape"] == shape) & (frame["arm"] == arm) & (frame["measure"] == "diagonal")]
             _line(ax, mine, colours, arm, band=True)
         ax.set_ylim(bottom=0)
-        _layers(ax, shape, "attention weight a_ii")
+        _layers(ax, shape, "attention weight aᵢᵢ")
     handles = [_arm_handle(colours, arm) for arm in arms]
     handles.append(Line2D([], [], color=QUIET, linestyle=":", linewidth=2, label="uniform attention over the window"))
     title = "Attention weight of a token on itself, by layer"

@@ -143,7 +143,7 @@ METRICS = (
     ),
     Metric(
         "diagonal",
-        "Diagonal weight a_ii",
+        "Diagonal weight aᵢᵢ",
         "attention weight",
         "attention",
         None,

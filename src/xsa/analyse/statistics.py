@@ -20,6 +20,10 @@ CONFIDENCE = 0.95
 RESAMPLES = 10_000
 SEED = 20260705
 OUTSIDE, INSIDE, UNKNOWN = "outside noise", "inside noise", "one seed: cannot tell"
+ROUNDING = "no difference beyond rounding"
+# Metrics are of order one and computed in float32, whose steps are 1.2e-7 of a number; sums of many lose another digit.
+RESOLUTION = 1e-6
+_LEAST_SIZE = 0.1
 _CHUNK = 4_000_000  # random numbers held at once, so that memory stays bounded
 
 
@@ -180,13 +184,32 @@ def _circular_sums(values: np.ndarray, block: int) -> np.ndarray:
     return sums[block:] - sums[:-block]
 
 
-def verdict(seeds: Interval | None, items: Interval | None) -> str:
+def at_rounding(differences: Sequence[float], baseline: float) -> bool:
+    """Whether no paired difference is more than float32 rounding of numbers of `baseline`'s size.
+
+    Each difference must be, not their mean: a change whose seeds cancel is noise, no rounding.
+    """
+    least = RESOLUTION * max(abs(baseline), _LEAST_SIZE)
+    return bool(np.all(np.abs(np.asarray(differences, dtype=np.float64)) <= least))
+
+
+def deviations_to_show(seeds: int, confidence: float = CONFIDENCE) -> float:
+    """How many standard deviations of its paired differences a change must exceed for `paired_t` to exclude zero."""
+    assert seeds > 1, "one pair has no standard deviation"
+    return float(stdtrit(seeds - 1, 0.5 + confidence / 2)) / math.sqrt(seeds)
+
+
+def verdict(seeds: Interval | None, items: Interval | None, rounding: bool = False) -> str:
     """Whether a difference is more than noise, by the interval over seeds and the one over items (None: not known).
+
+    `rounding` says that the difference is `at_rounding`: then no interval is asked, for both would judge float errors.
 
     Either interval that holds zero is enough for *inside noise*; *outside noise* needs an interval over seeds that
     excludes zero, and no interval over items that holds it. One seed can show a difference to be inside the items'
     noise, never that it is outside of noise.
     """
+    if rounding:
+        return ROUNDING
     if any(interval is not None and not interval.excludes(0.0) for interval in (seeds, items)):
         return INSIDE
     return UNKNOWN if seeds is None else OUTSIDE

@@ -34,6 +34,7 @@ _TEX = {
     "×": r"$\times$",
     "α": r"$\alpha$",
     "Δ": r"$\Delta$",
+    "ᵢ": r"$_{i}$",
 }
 _UNPRINTABLE = ("Cc", "Cn", "Cs", "Zl", "Zp")
 MISSING_TEX = "--"
@@ -119,6 +120,8 @@ def _tex_field(column: Column, row: dict[str, Any]) -> str:
         return MISSING_TEX
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if column.signed and column.digits is not None:
+        return escape_tex(change(value, column.digits))
     if isinstance(value, (int, float)):
         return escape_tex(number(value, column.digits, column.signed))
     return escape_tex(str(value))
@@ -134,6 +137,14 @@ def number(value: float, digits: int | None = None, signed: bool = False) -> str
     zero = text.strip("-0.") == ""
     text = text.lstrip("-") if zero else text.replace("-", "−")
     return "+" + text if signed and value > 0 and not zero else text
+
+
+def change(value: float, digits: int) -> str:
+    """A signed number; one that `digits` would show as zero, though it is none, in two significant digits."""
+    told = number(value, digits, True)
+    if told.strip("−+0.") or not value:
+        return told
+    return number(float(f"{value:.1e}"), None, True)
 
 
 def escape_tex(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from xsa.report.answer import INSIDE, OUTSIDE, improved
+from xsa.report.answer import INSIDE, OUTSIDE, ROUNDING, improved
 from xsa.report.whisker import scale_of, whisker
 
 MAIN = ("bpb", "core", "chatcore")
@@ -17,11 +17,13 @@ def verdict_class(row: dict[str, Any]) -> str:
     """The class that colours a verdict; its words say the same."""
     if row["verdict"] == OUTSIDE:
         return {True: "better", False: "worse", None: "outside"}[improved(row)]
-    return "inside" if row["verdict"] == INSIDE else "unknown"
+    return "inside" if row["verdict"] in (INSIDE, ROUNDING) else "unknown"
 
 
 def verdict_words(row: dict[str, Any]) -> str:
     """The verdict, with the direction where it is more than noise and one direction is better."""
+    if "baseline_accuracy" in row and row["baseline_accuracy"] == row["arm_accuracy"] == 0:
+        return "no item solved"
     if row["verdict"] == OUTSIDE and improved(row) is not None:
         return f"{row['verdict']}, {'better' if improved(row) else 'worse'}"
     return row["verdict"]

@@ -35,6 +35,19 @@ def signed(value: float | None, digits: int = 4) -> str:
     return _minus(text if float(text) else text.lstrip("+-"))
 
 
+def change(value: float | None, digits: int = 4) -> str:
+    """A signed number; one that `digits` would show as zero, though it is none, in powers of ten: `+1.6 × 10⁻⁸`."""
+    told = signed(value, digits)
+    if absent(value) or not value or told.strip("−+0."):
+        return told
+    return ("+" if value > 0 else "") + significant(value, 2)
+
+
+def percent_change(value: float | None, digits: int = 2) -> str:
+    """A fraction as a change in per cent, as `change` shows it."""
+    return ABSENT if absent(value) else change(100 * value, digits) + " %"
+
+
 def percent(value: float | None, digits: int = 2, sign: bool = False) -> str:
     """A fraction in per cent: 0.0123 is `1.23 %`."""
     if absent(value):

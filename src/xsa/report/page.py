@@ -55,6 +55,8 @@ _PLACES = {
 _FILTERS = [
     "fixed",
     "signed",
+    "change",
+    "percent_change",
     "percent",
     "interval",
     "percent_interval",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from xsa.analyse.statistics import ROUNDING
+
 WIDTH, HEIGHT = 140.0, 22.0
 _MARGIN = 5.0
 
@@ -20,7 +22,8 @@ class Whisker:
 
 
 def scale_of(rows: list[dict[str, Any]]) -> float:
-    """The greatest distance from zero among the rows' changes and interval ends; 1 where all are zero."""
+    """The greatest distance from zero among the rows' changes and interval ends; 1 where all are no more than rounding."""
+    rows = [row for row in rows if row["verdict"] != ROUNDING]
     ends = [row[key] for row in rows for key in ("delta", "seed_lo", "seed_hi", "item_lo", "item_hi")]
     return max((abs(end) for end in ends if end is not None), default=0.0) or 1.0
 
