@@ -139,3 +139,49 @@ def test_a_result_name_with_a_path_in_it_reads_nothing_elsewhere(changed, parse,
 
     tree = parse(write_report(changed(edit), tmp_path / "out").read_text(encoding="utf-8"))
     assert section(tree, "provenance").count("no record in this copy") >= 2
+
+
+def test_provenance_is_a_table_of_results_and_plain_notes_without_internals(tree, changed, parse, tmp_path):
+    told = section(tree, "provenance")
+    assert "Pretraining ran at 980,000 tokens a second, compiled." in told
+    for internal in ("peak_bytes", "held_out", "sandbox.", "data_stream_sha256", "reads ", "why –"):
+        assert internal not in told
+    entry = next(one for one in tree.iter("details") if one.get("class") == "entry")
+    heads = [text_of(head) for head in entry.find("div/table/thead/tr").findall("th")]
+    assert heads == ["Stage", "Result", "Wall time", "Device"]
+
+
+def test_the_days_of_the_run_stand_at_the_top(tree, changed, parse, tmp_path):
+    assert "Run2026-01-01" in text_of(next(tree.iter("dl")))
+
+    def edit(summary):
+        summary["environment"]["started"] = ["2026-01-01T00:00:00+00:00", "2026-01-03T09:00:00+00:00"]
+
+    later = parse(write_report(changed(edit), tmp_path / "out").read_text(encoding="utf-8"))
+    assert "Run2026-01-01 to 2026-01-03" in text_of(next(later.iter("dl")))
+
+
+def test_a_task_that_no_arm_solves_is_told_as_such(changed, parse, tmp_path):
+    def edit(summary):
+        task = summary["tasks"][0]
+        task |= {
+            "baseline_accuracy": 0.0,
+            "arm_accuracy": 0.0,
+            "delta": 0.0,
+            "verdict": "no difference beyond rounding",
+        }
+
+    told = section(parse(write_report(changed(edit), tmp_path / "out").read_text(encoding="utf-8")), "results")
+    assert "no item solved" in told
+
+
+def test_a_change_at_rounding_is_never_shown_as_zero_outside_noise(changed, parse, tmp_path):
+    def edit(summary):
+        row = next(row for row in summary["metrics"] if row["metric"] == "bpb")
+        row |= {"delta": 1.6e-8, "relative_percent": 7e-7, "verdict": "no difference beyond rounding"}
+
+    tree = parse(write_report(changed(edit), tmp_path / "out").read_text(encoding="utf-8"))
+    assert "predict held-out text alike" in text_of(next(tree.iter("header")))
+    table = next(one for one in tree.iter("table") if "changes" in one.get("class", ""))
+    cells = [text_of(cell) for cell in table.find("tbody/tr").iter("td")]
+    assert cells[2].startswith("+1.6 × 10⁻⁸") and cells[-1].startswith("no difference beyond rounding")

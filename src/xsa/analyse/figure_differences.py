@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from xsa.analyse.figure import Drawn
-from xsa.analyse.statistics import OUTSIDE
+from xsa.analyse.statistics import OUTSIDE, ROUNDING
 from xsa.analyse.style import INK, QUIET, Colours, finish, panels, plain, save
 from xsa.analyse.tables import change, number
 
@@ -27,7 +27,8 @@ def draw_metrics(folder: Path, rows: Sequence[dict[str, Any]], colours: Colours)
     for ax, metric in zip(axes, metrics, strict=True):
         mine = [row for row in rows if row["metric"] == metric]
         names = [plain(row["shape"], 14) + (f"\n{plain(row['arm'], 18)}" if several else "") for row in mine]
-        _forest(ax, mine, names, colours)
+        limit = _limit(mine) if metric in _SUITES else None
+        _forest(ax, mine, names, colours, limit)
         better = f", {mine[0]['better']} is better" if mine[0]["better"] else ""
         ax.set(title=mine[0]["name"], xlabel=f"change ({mine[0]['unit']}){better}")
     labels = list(dict.fromkeys(row["arm"] for row in rows))
@@ -42,7 +43,7 @@ def draw_metrics(folder: Path, rows: Sequence[dict[str, Any]], colours: Colours)
     told += f". Of the rest: {'; '.join(_told(row, several) + ', ' + row['verdict'] for row in rest)}" if rest else ""
     caption = (
         "Change = arm less baseline, paired by seed. Thick bar: 95 % t interval over seeds (none with one seed). Thin bar: "
-        "95 % bootstrap interval over items or validation rows. A filled marker is outside noise: no interval holds zero. "
+        "95 % bootstrap interval over items or validation rows. An arrow head: the bar goes on beyond the axis. A filled marker is outside noise: no interval holds zero. "
         f"{told}."
     )
     alt = f"Forest plot of {len(rows)} changes against the baseline, {outside} of them outside noise."
@@ -63,19 +64,19 @@ def draw_tasks(folder: Path, suite: str, rows: Sequence[dict[str, Any]], colours
         # a task's name once, beside the first of its arms
         before = [None, *(row["task"] for row in mine)]
         names = ["" if row["task"] == last else plain(row["task"], 28) for row, last in zip(mine, before, strict=False)]
-        _forest(ax, mine, names, colours)
+        _forest(ax, mine, names, colours, _limit(rows))
         ax.set(title=plain(shape), xlabel="change in accuracy")
     title = f"Change in accuracy of each {_SUITES[suite]} task"
     finish(figure, title, _forest_handles(arms, colours), columns=3)
     outside = [row for row in rows if row["verdict"] == OUTSIDE]
-    told = f"{len(outside)} of {len(rows)} changes are outside noise" + (
+    told = f"{len(outside)} of {len(rows)} changes {'is' if len(outside) == 1 else 'are'} outside noise" + (
         ": " + "; ".join(f"{row['shape']}, {row['task']} {change(row['delta'], 3)}" for row in outside)
         if outside
         else ""
     )
     caption = (
         "Change in raw accuracy, arm less baseline, paired by seed and item. Thick bar: 95 % t interval over seeds; thin "
-        f"bar: 95 % bootstrap interval over items. {told}. By chance at most one task in twenty is, and fewer, for both intervals must agree."
+        f"bar: 95 % bootstrap interval over items. An arrow head: the bar goes on beyond the axis. {told}. By chance at most one task in twenty is, and fewer, for both intervals must agree."
     )
     drawn = Drawn(
         f"{suite}_tasks",
@@ -106,8 +107,7 @@ def draw_overhead(folder: Path, rows: Sequence[dict[str, Any]], colours: Colours
         ax.grid(axis="y", visible=False)
         ax.set(title=plain(shape), xlabel="time added (% of the baseline's)")
     labels = list(dict.fromkeys(row["arm"] for row in rows))
-    handles = [_marker(colours, label, plain(label)) for label in labels]
-    handles.append(Line2D([], [], color=INK, marker="o", markerfacecolor="none", linestyle="", label="inside noise"))
+    handles = [*(_marker(colours, label, plain(label)) for label in labels), *_verdict_handles(labels, colours)]
     title = "Time that the projection adds, with 95 % intervals"
     finish(figure, title, handles)
     told = "; ".join(
@@ -118,31 +118,50 @@ def draw_overhead(folder: Path, rows: Sequence[dict[str, Any]], colours: Colours
     )
     devices = ", ".join(sorted({str(row["device"]) for row in rows}))
     caption = (
-        f"Ratio of median times on {devices}, arms timed in turn; bars are 95 % bootstrap intervals, filled markers "
-        f"exclude zero. Whole steps: {told}."
+        f"Median time of the arm less the baseline's, in % of the baseline's, on {devices}, the two timed in turn. Bars: 95 % "
+        f"bootstrap intervals; filled: the interval excludes zero. Whole steps: {told}."
     )
     drawn = Drawn("overhead", title, caption, f"Dot plot of added time. {told}.")
     save(figure, folder, drawn.name, drawn.alt, rows)
     return drawn
 
 
-def _forest(ax: Axes, rows: Sequence[dict[str, Any]], names: Sequence[str], colours: Colours) -> None:
-    """A point and two bars for each row, from above down."""
+def _limit(rows: Sequence[dict[str, Any]]) -> float:
+    """Where an axis of accuracies ends to either side: a few intervals over items, for those over few seeds are far wider."""
+    ends = [row[key] for row in rows for key in ("delta", "item_lo", "item_hi") if row[key] is not None]
+    return min(1.0, max(0.15, 2 * max(map(abs, ends))))
+
+
+def _forest(
+    ax: Axes, rows: Sequence[dict[str, Any]], names: Sequence[str], colours: Colours, limit: float | None = None
+) -> None:
+    """A point and two bars for each row, from above down; bars beyond ±`limit` end there in an arrow head."""
     ax.axvline(0, color=QUIET, linewidth=1)
     for y, row in enumerate(rows):
         colour = colours.colour(row["arm"])
         if row["seed_lo"] is not None:
-            ax.plot(
-                [row["seed_lo"], row["seed_hi"]], [y, y], color=colour, linewidth=4, alpha=0.35, solid_capstyle="butt"
-            )
+            _bar(ax, (row["seed_lo"], row["seed_hi"]), y, colour, limit)
         if row["item_lo"] is not None:
             ax.plot([row["item_lo"], row["item_hi"]], [y, y], color=colour, linewidth=1.3, marker="|", markersize=7)
         face = colour if row["verdict"] == OUTSIDE else "none"
         ax.plot([row["delta"]], [y], marker=colours.marker(row["arm"]), color=colour, markerfacecolor=face, zorder=5)
+    if limit is not None:
+        ax.set_xlim(-1.06 * limit, 1.06 * limit)
+    elif all(row["verdict"] == ROUNDING for row in rows):
+        ax.set_xlim(-1e-3, 1e-3)  # an axis of float errors would draw them as changes
     ax.set_yticks(range(len(rows)), names)
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.grid(axis="y", visible=False)
     ax.locator_params(axis="x", nbins=4)
+
+
+def _bar(ax: Axes, ends: tuple[float, float], y: float, colour: str, limit: float | None) -> None:
+    reach = float("inf") if limit is None else limit
+    shown = [min(max(end, -reach), reach) for end in ends]
+    ax.plot(shown, [y, y], color=colour, linewidth=4, alpha=0.35, solid_capstyle="butt")
+    for end, marker in ((ends[0], "<"), (ends[1], ">")):
+        if abs(end) > reach:
+            ax.plot([min(max(end, -reach), reach)], [y], marker=marker, color=colour, markersize=5, linestyle="")
 
 
 def _marker(colours: Colours, label: str, text: str) -> Line2D:
@@ -154,10 +173,16 @@ def _forest_handles(labels: Sequence[str], colours: Colours) -> list[Line2D]:
         *(_marker(colours, label, plain(label)) for label in labels),
         Line2D([], [], color=INK, linewidth=4, alpha=0.35, label="interval over seeds"),
         Line2D([], [], color=INK, linewidth=1.3, marker="|", label="interval over items or rows"),
-        Line2D([], [], color=INK, marker="o", linestyle="", label="outside noise"),
-        Line2D(
-            [], [], color=INK, marker="o", linestyle="", markerfacecolor="none", label="inside noise, or cannot tell"
-        ),
+        *_verdict_handles(labels, colours, "inside noise, or cannot tell"),
+    ]
+
+
+def _verdict_handles(labels: Sequence[str], colours: Colours, inside: str = "inside noise") -> list[Line2D]:
+    """What filled and hollow markers say, in the marker of the arm where there is one."""
+    shape = colours.marker(labels[0]) if len(labels) == 1 else "o"
+    faces = (("outside noise", INK), (inside, "none"))
+    return [
+        Line2D([], [], color=INK, marker=shape, markerfacecolor=face, linestyle="", label=text) for text, face in faces
     ]
 
 

@@ -156,12 +156,14 @@ def _place(row: dict[str, Any], several: bool) -> str:
     return f"{row['shape']} with {row['arm']}" if several else row["shape"]
 
 
-def _judged(rows: list[dict[str, Any]], several: bool) -> str:
+def _judged(rows: list[dict[str, Any]], several: bool, effect: bool = True) -> str:
     judged = [_verdict(row) for row in rows]
     kinds = list(dict.fromkeys(judged))
     if len(kinds) == 1:
         every = {1: "", 2: "both "}.get(len(rows), "all ")
-        return every + kinds[0] + (", so no effect was shown in either direction" if kinds[0] == INSIDE else "")
+        return (
+            every + kinds[0] + (", so no effect was shown in either direction" if effect and kinds[0] == INSIDE else "")
+        )
     places = {
         kind: [_place(row, several) for row, one in zip(rows, judged, strict=True) if one == kind] for kind in kinds
     }
@@ -220,7 +222,7 @@ def _alignment(summary: dict[str, Any]) -> str:
         f"from {fixed(row['baseline_mean'], 3)} to {fixed(row['arm_mean'], 3)} at {_place(row, several)}"
         for row in rows
     ]
-    return f"The cosine of attention's output with the token's own value, before the projection, went {listed(moves)}: {_judged(rows, several)}."
+    return f"The cosine of attention's output with the token's own value, before the projection, went {listed(moves)}: {_judged(rows, several, effect=False)}."
 
 
 def _overhead(summary: dict[str, Any]) -> str:

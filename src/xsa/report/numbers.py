@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 from xsa.store.progress import duration
 
@@ -123,8 +124,10 @@ def setting(value: object) -> str:
         return ABSENT
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, (int, float)):
-        return _minus(f"{value:,.0f}" if abs(value) >= 10_000 and value == round(value) else f"{value:.10g}")
+    if isinstance(value, int):
+        return _minus(f"{value:,}" if abs(value) >= 10_000 else str(value))
+    if isinstance(value, float):
+        return _minus(f"{value:,.0f}" if 10_000 <= abs(value) < math.inf else f"{value:.4g}")
     if isinstance(value, (list, tuple)):
         if _is_run(value):
             return f"{value[0]}–{value[-1]}"
@@ -132,6 +135,17 @@ def setting(value: object) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key} {setting(item)}" for key, item in value.items())
     return str(value)
+
+
+def unbroken(text: str) -> str:
+    """Text that no line breaks before a per cent sign, around an equals sign, or at the hyphen of self-attention."""
+    text = re.sub("(?i)(self)-(?=attention)", "\\1\u2011", text)
+    return re.sub(r"(?<=[0-9\]]) %", "\u00a0%", text).replace(" = ", "\u00a0=\u00a0")
+
+
+def opening(text: str) -> str:
+    """A label as it opens a heading: with a capital."""
+    return text[:1].upper() + text[1:]
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:

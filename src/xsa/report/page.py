@@ -67,6 +67,8 @@ _FILTERS = [
     "size",
     "setting",
     "counted",
+    "opening",
+    "unbroken",
     "listed",
 ]
 
@@ -105,7 +107,8 @@ def context(analysis: Analysis) -> dict[str, Any]:
     return {
         "s": summary,
         "sections": SECTIONS,
-        "answer": answer(summary),
+        "answer": [numbers.unbroken(sentence) for sentence in answer(summary)],
+        "run_dates": provenance.run_dates(analysis),
         "treatment": treatment(summary),
         "made_up": analysis.made_up,
         "data_kinds": sorted(analysis.data_kinds),
@@ -144,7 +147,8 @@ def _figures(analysis: Analysis) -> dict[str, list[dict[str, Any]]]:
             if name in drawn:
                 number += 1
                 svg = inline_svg(analysis.figure(name), f"drawing-{number}", drawn[name]["alt"], COLOURS)
-                places[section].append(drawn[name] | {"number": number, "svg": svg})
+                caption = numbers.unbroken(drawn[name]["caption"])
+                places[section].append(drawn[name] | {"number": number, "svg": svg, "caption": caption})
     return places
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from xsa.report.gaps import STAGES
-from xsa.report.numbers import listed, setting
+from xsa.report.gaps import STAGES, stage_name
+from xsa.report.numbers import count, setting
 from xsa.report.reading import Analysis
 from xsa.study.architecture import ModelConfig, parameter_counts
 
@@ -16,17 +16,20 @@ _HEAVY = ("model.safetensors", "config.json", "log.parquet", "core.json", "chatc
 
 def cells(analysis: Analysis) -> list[dict[str, Any]]:
     """Every cell with its anchor on the page, its results, and `own`: the settings that not all cells share."""
-    shared = set(common_settings(analysis))
-    return [
-        cell
-        | {
-            "anchor": f"cell-{number}",
-            "tokens": trained_tokens(cell["settings"]),
-            "own": [pair for pair in flat(cell["settings"]) if pair not in shared],
-            "made": [_result(analysis, stage, name) for stage, name in _in_order(cell["results"])],
-        }
-        for number, cell in enumerate(analysis.summary["cells"], start=1)
-    ]
+    shared = {name for name, _ in common_settings(analysis)}
+    return [_cell(analysis, cell, number, shared) for number, cell in enumerate(analysis.summary["cells"], start=1)]
+
+
+def _cell(analysis: Analysis, cell: dict[str, Any], number: int, shared: set[str]) -> dict[str, Any]:
+    made = [_result(analysis, stage, name) for stage, name in _in_order(cell["results"])]
+    return cell | {
+        "anchor": f"cell-{number}",
+        "tokens": trained_tokens(cell["settings"]),
+        "own": [(name, setting(value)) for name, value in flat(cell["settings"]) if name not in shared],
+        "made": made,
+        "notes": [note for result in made for note in result.get("notes", [])],
+        "files": [file for result in made for file in result.get("files", [])],
+    }
 
 
 def _in_order(results: dict[str, str]) -> list[tuple[str, str]]:
@@ -45,30 +48,39 @@ def _result(analysis: Analysis, stage: str, name: str) -> dict[str, Any]:
         "record": record,
         "seconds": made.get("wall_seconds"),
         "device": made.get("gpu") or made.get("device"),
-        "threads": made.get("threads"),
-        "platform": made.get("platform"),
-        "commit": made.get("git_commit"),
-        "slurm": made.get("slurm_job"),
-        "version": record.get("recipe", {}).get("version"),
-        "inputs": _inputs(record.get("recipe", {}).get("inputs", {})),
-        "notes": flat(made.get("notes") or {}),
-        "files": [(file, files[file]["sha256"], files[file]["bytes"]) for file in _HEAVY if file in files],
+        "notes": _notes(stage, made.get("notes") or {}),
+        "files": [(f"{stage}/{file}", files[file]["sha256"], files[file]["bytes"]) for file in _HEAVY if file in files],
     }
 
 
-def _inputs(inputs: dict[str, Any]) -> list[tuple[str, str]]:
-    """Digests of what a result read, by the name of the input."""
-    return [(name, listed(given) if isinstance(given, list) else str(given)) for name, given in inputs.items()]
+def _notes(stage: str, notes: dict[str, Any]) -> list[str]:
+    """What a reader may want to know of how a stage ran; the record holds the rest."""
+    told = []
+    if notes.get("tokens_per_second"):
+        how = {True: ", compiled", False: ", not compiled"}.get(notes.get("compiled"), "")
+        why = f" ({notes['why']})" if notes.get("compiled") is False and notes.get("why") else ""
+        told.append(
+            f"{stage_name(stage).capitalize()} ran at {count(notes['tokens_per_second'])} tokens a second{how}{why}."
+        )
+    mixture = notes.get("mixture") if isinstance(notes.get("mixture"), dict) else {}
+    told += [f"{str(note).strip().rstrip('.')}." for note in mixture.get("notes") or []]
+    return told
 
 
-def flat(values: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Nested settings as (dotted name, shown value)."""
+def run_dates(analysis: Analysis) -> str:
+    """The day, or first and last day, on which results were started; empty where no record says so."""
+    started = analysis.summary["environment"].get("started") or []
+    return " to ".join(dict.fromkeys(str(moment)[:10] for moment in started))
+
+
+def flat(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Nested settings as (dotted name, value)."""
     pairs = []
     for name, value in values.items():
         if isinstance(value, dict) and value:
             pairs += flat(value, f"{prefix}{name}.")
         else:
-            pairs.append((prefix + name, setting(value)))
+            pairs.append((prefix + name, value))
     return pairs
 
 
@@ -105,7 +117,9 @@ def shapes(analysis: Analysis) -> list[dict[str, Any]]:
 def common_settings(analysis: Analysis) -> list[tuple[str, str]]:
     """Settings that all cells of the study share."""
     every = [dict(flat(cell["settings"])) for cell in analysis.summary["cells"]]
-    return [pair for pair in every[0].items() if all(one.get(pair[0]) == pair[1] for one in every)] if every else []
+    if not every:
+        return []
+    return [(name, setting(value)) for name, value in every[0].items() if all(one.get(name) == value for one in every)]
 
 
 def measured_on(analysis: Analysis) -> dict[str, str]:

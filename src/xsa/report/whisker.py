@@ -9,6 +9,7 @@ from xsa.analyse.statistics import ROUNDING
 
 WIDTH, HEIGHT = 140.0, 22.0
 _MARGIN = 5.0
+_ITEMS_IN_SIGHT = 4.0
 
 
 @dataclass(frozen=True)
@@ -19,23 +20,32 @@ class Whisker:
     mean: float
     seeds: tuple[float, float] | None
     items: tuple[float, float] | None
+    cut: tuple[bool, bool] = (False, False)  # whether the bar over seeds goes on to the left, to the right
 
 
 def scale_of(rows: list[dict[str, Any]]) -> float:
-    """The greatest distance from zero among the rows' changes and interval ends; 1 where all are no more than rounding."""
+    """The greatest distance from zero among the rows' changes and interval ends; 1 where all are no more than rounding.
+
+    An interval over few seeds can be a hundred times as wide as that over items: then the scale keeps the items in sight.
+    """
     rows = [row for row in rows if row["verdict"] != ROUNDING]
     ends = [row[key] for row in rows for key in ("delta", "seed_lo", "seed_hi", "item_lo", "item_hi")]
-    return max((abs(end) for end in ends if end is not None), default=0.0) or 1.0
+    widest = max((abs(end) for end in ends if end is not None), default=0.0) or 1.0
+    items = [abs(row[key]) for row in rows for key in ("item_lo", "item_hi") if row[key] is not None]
+    moved = max((abs(row["delta"]) for row in rows), default=0.0)
+    return min(widest, _ITEMS_IN_SIGHT * max([*items, moved])) if items and max(items) else widest
 
 
 def whisker(row: dict[str, Any], scale: float) -> Whisker:
     """Place a change on an axis from −scale to scale."""
 
     def at(value: float) -> float:
-        return round(WIDTH / 2 + value / scale * (WIDTH / 2 - _MARGIN), 1)
+        return round(WIDTH / 2 + min(max(value / scale, -1.0), 1.0) * (WIDTH / 2 - _MARGIN), 1)
 
     def ends(kind: str) -> tuple[float, float] | None:
         lo, hi = row[f"{kind}_lo"], row[f"{kind}_hi"]
         return None if lo is None or hi is None else (at(lo), at(hi))
 
-    return Whisker(at(0.0), at(row["delta"]), ends("seed"), ends("item"))
+    lo, hi = row["seed_lo"], row["seed_hi"]
+    cut = (lo is not None and lo < -scale, hi is not None and hi > scale)
+    return Whisker(at(0.0), at(row["delta"]), ends("seed"), ends("item"), cut)
