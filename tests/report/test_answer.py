@@ -160,3 +160,8 @@ def test_self_alignment_is_judged_like_every_other_metric():
     assert "at d12: outside noise." in answer(study(row(), row(**cosine)))[-3]
     told = " ".join(answer(study(row(), row(**cosine, verdict=INSIDE), row(**cosine, shape="d24"))))
     assert "to 0.360 at d24: inside noise at d12, outside noise at d24." in told
+
+
+def test_many_changes_outside_noise_are_named_by_their_metrics():
+    rows = [row(metric="cos_y_v", delta=0.2, shape=f"d{n}") for n in range(5)]
+    assert "5 where no direction is better (Self-alignment, all higher)." in " ".join(answer(study(*rows)))

@@ -199,7 +199,7 @@ def _named(rows: list[dict[str, Any]], several: bool) -> str:
         return ""
     if len(rows) <= _NAMED:
         return f" ({'; '.join(row['name'] + ' at ' + _place(row, several) + _went(row) for row in rows)})"
-    ways = {_went(row) for row in rows}
+    ways = {_went(row).replace(", ", ", all ") for row in rows}
     return f" ({'; '.join(dict.fromkeys(row['name'] for row in rows))}{ways.pop() if len(ways) == 1 else ''})"
 
 
