@@ -12,8 +12,6 @@ FRONT_PAGE = "paper"
 
 
 flow = told(Workflow, STUDY, RESULTS)
-# On one machine a job that takes all cores runs alone; on a cluster the profile says what each job gets.
-ALONE = workflow.cores if workflow.local_exec else None
 
 
 wildcard_constraints:

@@ -12,7 +12,7 @@ rule shard:
     message:
         "shard {wildcards.result}"
     shell:
-        "exec xsa shard {params.study} {output.record} --threads {threads} --log {log}"
+        "exec xsa shard {params.study} {output.record:q} --threads {threads} --log {log:q}"
 
 
 rule bundle:
@@ -26,7 +26,7 @@ rule bundle:
     message:
         "CORE bundle {wildcards.result}"
     shell:
-        "exec xsa bundle {params.study} {output.record} --threads {threads} --log {log}"
+        "exec xsa bundle {params.study} {output.record:q} --threads {threads} --log {log:q}"
 
 
 rule chatsets:
@@ -40,7 +40,7 @@ rule chatsets:
     message:
         "chat sets {wildcards.result}"
     shell:
-        "exec xsa chatsets {params.study} {output.record} --threads {threads} --log {log}"
+        "exec xsa chatsets {params.study} {output.record:q} --threads {threads} --log {log:q}"
 
 
 rule tokenizer:
@@ -56,7 +56,7 @@ rule tokenizer:
     message:
         "tokenizer {wildcards.result}"
     shell:
-        "exec xsa tokenizer {params.study} {output.record} --threads {threads} --log {log}"
+        "exec xsa tokenizer {params.study} {output.record:q} --threads {threads} --log {log:q}"
 
 
 rule tokens:
@@ -72,7 +72,7 @@ rule tokens:
     message:
         "tokens {wildcards.result}"
     shell:
-        "exec xsa tokens {params.study} {output.record} --threads {threads} --log {log}"
+        "exec xsa tokens {params.study} {output.record:q} --threads {threads} --log {log:q}"
 
 
 rule rows:
@@ -88,4 +88,4 @@ rule rows:
     message:
         "rows {wildcards.result}"
     shell:
-        "exec xsa rows {params.study} {output.record} --threads {threads} --log {log}"
+        "exec xsa rows {params.study} {output.record:q} --threads {threads} --log {log:q}"

@@ -8,13 +8,13 @@ rule attention:
         record=flow.record("attention"),
     log:
         flow.log("attention"),
-    threads: flow.threads("attention", ALONE)
+    threads: flow.threads("attention", workflow)
     params:
         study=flow.study_of("attention"),
     message:
         "alignment of {wildcards.result}"
     shell:
-        "exec xsa attention {params.study} {output.record} --threads {threads} --log {log}"
+        "exec xsa attention {params.study} {output.record:q} --threads {threads} --log {log:q}"
 
 
 rule overhead:
@@ -22,13 +22,13 @@ rule overhead:
         record=flow.record("overhead"),
     log:
         flow.log("overhead"),
-    threads: ALONE or 1
+    threads: flow.threads("overhead", workflow, alone=True)
     params:
         study=flow.study_of("overhead"),
     message:
         "overhead of {wildcards.result}"
     shell:
-        "exec xsa overhead {params.study} {output.record} --threads {threads} --log {log}"
+        "exec xsa overhead {params.study} {output.record:q} --threads {threads} --log {log:q}"
 
 
 rule equivalence:
@@ -38,10 +38,10 @@ rule equivalence:
         record=flow.record("equivalence"),
     log:
         flow.log("equivalence"),
-    threads: flow.threads("equivalence", ALONE)
+    threads: flow.threads("equivalence", workflow)
     params:
         study=flow.study_of("equivalence"),
     message:
         "alpha = 0 equivalence of {wildcards.result}"
     shell:
-        "exec xsa equivalence {params.study} {output.record} --threads {threads} --log {log}"
+        "exec xsa equivalence {params.study} {output.record:q} --threads {threads} --log {log:q}"

@@ -8,13 +8,13 @@ rule bpb:
         record=flow.record("bpb"),
     log:
         flow.log("bpb"),
-    threads: flow.threads("bpb", ALONE)
+    threads: flow.threads("bpb", workflow)
     params:
         study=flow.study_of("bpb"),
     message:
         "bits per byte of {wildcards.result}"
     shell:
-        "exec xsa bpb {params.study} {output.record} --threads {threads} --log {log}"
+        "exec xsa bpb {params.study} {output.record:q} --threads {threads} --log {log:q}"
 
 
 rule core:
@@ -24,13 +24,13 @@ rule core:
         record=flow.record("core"),
     log:
         flow.log("core"),
-    threads: flow.threads("core", ALONE)
+    threads: flow.threads("core", workflow)
     params:
         study=flow.study_of("core"),
     message:
         "CORE of {wildcards.result}"
     shell:
-        "exec xsa core {params.study} {output.record} --threads {threads} --log {log}"
+        "exec xsa core {params.study} {output.record:q} --threads {threads} --log {log:q}"
 
 
 rule chatcore:
@@ -40,10 +40,10 @@ rule chatcore:
         record=flow.record("chatcore"),
     log:
         flow.log("chatcore"),
-    threads: flow.threads("chatcore", ALONE)
+    threads: flow.threads("chatcore", workflow)
     params:
         study=flow.study_of("chatcore"),
     message:
         "ChatCORE of {wildcards.result}"
     shell:
-        "exec xsa chatcore {params.study} {output.record} --threads {threads} --log {log}"
+        "exec xsa chatcore {params.study} {output.record:q} --threads {threads} --log {log:q}"

@@ -14,7 +14,7 @@ rule analyse:
     message:
         "tables and figures of {wildcards.result}"
     shell:
-        "exec xsa analyse {params.study} {output.record} --threads {threads} --log {log}"
+        "exec xsa analyse {params.study} {output.record:q} --threads {threads} --log {log:q}"
 
 
 rule report:
@@ -30,7 +30,7 @@ rule report:
     message:
         "page of {wildcards.result}"
     shell:
-        "exec xsa report {params.study} {output.record} --threads {threads} --log {log}"
+        "exec xsa report {params.study} {output.record:q} --threads {threads} --log {log:q}"
 
 
 rule publish:
@@ -44,7 +44,7 @@ rule publish:
     message:
         "page of {wildcards.study}: {output}"
     shell:
-        "exec xsa publish {output} > {log}"
+        "exec xsa publish {output:q} > {log:q}"
 
 
 rule front_page:
@@ -57,4 +57,4 @@ rule front_page:
     message:
         "page of the {FRONT_PAGE} study: {output}"
     shell:
-        "cp {input} {output} 2> {log}"
+        "cp {input:q} {output:q} 2> {log:q}"

@@ -8,13 +8,13 @@ rule pretrain:
         record=flow.record("pretrain"),
     log:
         flow.log("pretrain"),
-    threads: flow.threads("pretrain", ALONE)
+    threads: flow.threads("pretrain", workflow)
     params:
         study=flow.study_of("pretrain"),
     message:
         "training {wildcards.result}"
     shell:
-        "exec xsa pretrain {params.study} {output.record} --threads {threads} --log {log}"
+        "exec xsa pretrain {params.study} {output.record:q} --threads {threads} --log {log:q}"
 
 
 rule finetune:
@@ -24,10 +24,10 @@ rule finetune:
         record=flow.record("finetune"),
     log:
         flow.log("finetune"),
-    threads: flow.threads("finetune", ALONE)
+    threads: flow.threads("finetune", workflow)
     params:
         study=flow.study_of("finetune"),
     message:
         "fine-tuning {wildcards.result}"
     shell:
-        "exec xsa finetune {params.study} {output.record} --threads {threads} --log {log}"
+        "exec xsa finetune {params.study} {output.record:q} --threads {threads} --log {log:q}"

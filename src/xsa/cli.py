@@ -140,11 +140,15 @@ def publish(page: Path) -> None:
 
     PAGE is that place, e.g. results/demo/report.html; the study's tables and figures go beside it.
     """
+    from xsa.store.produce import disk_error
     from xsa.store.publish import publish as copy
 
     results, study = page.parent.parent, page.parent.name
     report = _project(results).plan(study).report
-    click.echo(copy(report.folder(results), page.parent))
+    try:
+        click.echo(copy(report.folder(results), page.parent))
+    except OSError as error:
+        raise disk_error(error, page) from error
 
 
 @main.command(context_settings=CONTEXT)

@@ -24,9 +24,9 @@ CORE = """icl_tasks:
 - {label: say, dataset_uri: say.jsonl, num_fewshot: [10], icl_task_type: language_modeling}
 """
 LINES = {
-    "eval_data/a/choose.jsonl": [{"query": "q", "choices": ["a", "b"], "gold": 1}] * 3,
+    "eval_data/a/choose.jsonl": [{"query": "q", "choices": ["a", "b"], "gold": 1}] * 12,
     "eval_data/a/fit.jsonl": [{"context_options": ["a", "b"], "continuation": "c", "gold": 0}],
-    "eval_data/say.jsonl": [{"context": "a", "continuation": "b"}] * 2,
+    "eval_data/say.jsonl": [{"context": "a", "continuation": "b"}] * 11,
 }
 
 
@@ -67,13 +67,13 @@ def test_a_local_bundle_is_copied_and_counted(tmp_path, run_stage):
     for name, content in bundle_files().items():
         assert (out / name).read_bytes() == content
     notes = json.loads((out / "record.json").read_text())["made"]["notes"]
-    assert notes["items"] == {"a/choose.jsonl": 3, "a/fit.jsonl": 1, "say.jsonl": 2}
+    assert notes["items"] == {"a/choose.jsonl": 12, "a/fit.jsonl": 1, "say.jsonl": 11}
 
 
 def test_a_local_folder_that_changed_since_the_plan_is_refused(tmp_path, run_stage):
     folder = write_files(tmp_path / "mine", bundle_files())
     settings = SetsStage(kind="local", sha256=identity(folder, tmp_path))
-    (folder / "eval_data" / "say.jsonl").write_text('{"context": "x", "continuation": "y"}\n')
+    (folder / "eval_data" / "say.jsonl").write_text('{"context": "x", "continuation": "y"}\n' * 11)
     with pytest.raises(UserError, match="mine has changed since the plan was made"):
         run_stage("bundle", settings, source={"path": str(folder)})
 
@@ -81,18 +81,34 @@ def test_a_local_folder_that_changed_since_the_plan_is_refused(tmp_path, run_sta
 @pytest.mark.parametrize(
     ("name", "content", "what"),
     [
-        ("core.yaml", b"icl_tasks: [", r"core\.yaml is not as published"),
-        ("core.yaml", b"icl_tasks:\n- {label: a}\n", r"task 0 .* has no 'dataset_uri'"),
+        ("core.yaml", b"icl_tasks: [", r"core\.yaml is not readable YAML"),
+        ("core.yaml", b"icl_tasks:\n- {label: a}\n", r"core\.yaml, task 1 \(a\): icl_task_type is None"),
         ("core.yaml", CORE.replace("schema", "essay").encode(), "'essay'"),
         ("eval_meta_data.csv", b"Eval Task,Random baseline\nchoose,25\n", "no row for the task 'again'"),
         (
             "eval_data/say.jsonl",
             b'{"context": "a", "continuation": "b"}\n{"context": "a"}\n',
-            r"say\.jsonl:2: .*'continuation'",
+            r"say\.jsonl, line 2: no field `continuation`",
         ),
-        ("eval_data/say.jsonl", b'{"context": "a", "continuation": "b"}\n{"con', r"say\.jsonl:2: not valid JSON"),
-        ("eval_data/say.jsonl", b"", r"say\.jsonl has no items"),
-        ("eval_data/a/choose.jsonl", b'{"query": "q", "choices": ["a"], "gold": 1}\n', r"choose\.jsonl:1: gold is 1"),
+        (
+            "eval_data/say.jsonl",
+            b'{"context": "a", "continuation": "b"}\n{"con',
+            r"say\.jsonl, line 2: not a line of JSON",
+        ),
+        (
+            "eval_data/say.jsonl",
+            b'{"context": "a", "continuation": "b"}\n',
+            r"holds 1 items, but the task say shows 10",
+        ),
+        ("eval_data/say.jsonl", b'{"context": "a", "continuation": 3}\n', r"line 1: `continuation` must be a text"),
+        ("eval_meta_data.csv", b"Eval Task,Random baseline\nchoose,lots\n", "row 2: Random baseline is 'lots'"),
+        ("core.yaml", CORE.replace("say.jsonl", "../../say.jsonl").encode(), "it must be a path inside eval_data/"),
+        ("eval_data/say.jsonl", b"", r"say\.jsonl holds no items"),
+        (
+            "eval_data/a/choose.jsonl",
+            b'{"query": "q", "choices": ["a", "b"], "gold": 2}\n',
+            r"choose\.jsonl, line 1: `gold` is 2",
+        ),
     ],
 )
 def test_a_bundle_that_is_not_as_published_is_refused_with_the_place(tmp_path, name, content, what):
@@ -104,7 +120,7 @@ def test_a_bundle_that_is_not_as_published_is_refused_with_the_place(tmp_path, n
 def test_a_bundle_without_a_task_file_is_refused(tmp_path):
     folder = write_files(tmp_path, bundle_files())
     (folder / "eval_data" / "say.jsonl").unlink()
-    with pytest.raises(UserError, match=r"say\.jsonl is missing"):
+    with pytest.raises(UserError, match=r"say\.jsonl cannot be read .*core\.yaml names it"):
         check_bundle(folder)
 
 
@@ -194,3 +210,10 @@ def test_the_published_files_are_those_that_the_readers_want():
 def test_the_builtin_sets_pass_the_checks_of_published_ones(run_stage, stage):
     pytest.importorskip("xsa.data.world")
     run_stage(stage, SetsStage(kind="builtin", seed=0, items=16))
+
+
+def test_a_result_is_not_taken_for_a_folder_of_sets(tmp_path, run_stage):
+    folder = write_files(tmp_path / "mine", bundle_files() | {"record.json": b"{}"})
+    settings = SetsStage(kind="local", sha256=identity(folder, tmp_path))
+    with pytest.raises(UserError, match="is itself a result"):
+        run_stage("bundle", settings, source={"path": str(folder)})

@@ -32,6 +32,7 @@ def settings(**changes) -> ChatcoreStage:
         "max_per_task": None,
         "spellingbee_items": 4,
         "max_new_tokens": 8,
+        "sandbox_seconds": 5.0,
         "dtype": "float32",
     }
     return ChatcoreStage(**default | changes)

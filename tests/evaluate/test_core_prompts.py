@@ -2,9 +2,9 @@ import json
 
 import pytest
 
+from xsa.data.icl import Task, read_tasks
 from xsa.evaluate.core import make_prompts
 from xsa.evaluate.core_prompts import common_prefix, render, to_prompt
-from xsa.evaluate.icl import Task, read_tasks
 
 MC = Task("mc", "multiple_choice", "x", 0, " ")
 SCHEMA = Task("schema", "schema", "x", 0, " ")

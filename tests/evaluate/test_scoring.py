@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import torch
 
+from xsa.data.icl import read_tasks
 from xsa.evaluate.core import evaluate_task
 from xsa.evaluate.core_prompts import Prompt
-from xsa.evaluate.icl import read_tasks
 from xsa.evaluate.scoring import score, token_budget
 
 LABELS = [f"{kind}_{shots}shot" for kind in ("mc", "schema", "lm") for shots in (0, 3, 10)]

@@ -215,3 +215,31 @@ def test_an_unreadable_input_is_not_blamed_on_the_results(make):
 
 def test_the_record_names_the_code_that_made_it(make):
     assert json.loads((make(write) / "record.json").read_text())["made"]["code"] == "f00d"
+
+
+def test_a_log_that_cannot_be_written_does_not_fail_the_job(tmp_path):
+    (tmp_path / "file").write_text("")
+    progress = Progress("x", log=tmp_path / "file" / "x.log")
+    progress.say("still here")
+    progress.note("and here")
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"digest": "0123456789"}'])
+def test_a_record_that_lists_no_files_is_none(make, text):
+    folder = make(write)
+    for name in ("record.json", ".record.json"):
+        (folder / name).write_text(text)
+    with pytest.raises(UserError, match="is no record"):
+        checked_file(folder, "a/tokens.bin")
+
+
+def test_an_empty_lock_is_cleared(make, tmp_path):
+    lock = tmp_path / "results" / ".locks" / f"tokens-x@{DIGEST}.lock"
+    lock.parent.mkdir(parents=True)
+    lock.write_text("")
+    assert is_whole(make(write))
+
+
+def test_a_file_that_the_source_never_had_is_said_to_be_missing_there(make):
+    with pytest.raises(UserError, match="had none when it was made"):
+        checked_file(make(write), "b/tokens.bin")

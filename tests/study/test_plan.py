@@ -206,3 +206,11 @@ def test_a_study_that_requires_gpus_decides_auto_as_they_would(project):
     results = project.plan().cells[-1].results
     assert results["pretrain"].settings.dtype == "bfloat16" and results["pretrain"].settings.compile
     assert results["overhead"].settings.device == results["equivalence"].settings.device == "cuda"
+
+
+def test_two_shapes_with_one_model_keep_cells_of_their_own_names(project):
+    model = {"n_layer": 2, "n_embd": 32, "n_head": 2}
+    shapes = {"d2": {"model": model}, "slow": {"model": model, "schedule": {"warmdown_ratio": 0.1}}}
+    project.study({**copy.deepcopy(STUDY), "shapes": shapes})
+    labels = [cell.label for cell in project.plan().cells]
+    assert len(set(labels)) == 8 and sum("-slow" in label for label in labels) == 4

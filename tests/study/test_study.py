@@ -45,7 +45,7 @@ def test_an_unknown_setting_of_the_recipe_names_the_recipe_file(project):
 
 
 def test_an_unknown_factor_names_the_nearest_setting(project):
-    message = refusal(project, changed(factors={"xsa.alhpa": [0, 1]}, baseline={}))
+    message = refusal(project, changed(factors={"xsa.alhpa": [0, 1]}))
     assert "'xsa.alhpa'" in message and "did you mean 'xsa.alpha'?" in message
 
 
@@ -189,3 +189,27 @@ def test_yaml_that_is_not_read_is_refused_with_its_line(project, text, words):
     with pytest.raises(UserError) as error:
         project.plan()
     assert words in str(error.value) and "tiny.yaml:" in str(error.value)
+
+
+def test_an_empty_group_of_settings_does_not_swallow_the_recipes(project):
+    message = refusal(project, changed(settings={"model": None}))
+    assert "model is None, but is a group of settings (sequence_len)" in message and "tiny.yaml:" in message
+
+
+def test_a_baseline_is_asked_for_where_there_is_something_to_compare(project):
+    assert "baseline is empty, so nothing would be compared" in refusal(
+        project, changed(baseline={}, factors={"xsa.alpha": [0, 1]})
+    )
+
+
+def test_the_same_file_for_training_and_validation_is_refused(project):
+    (project.root / "corpus").mkdir()
+    for index in range(2):
+        (project.root / "corpus" / f"shard_{index}.parquet").write_bytes(b"PAR1")
+    data = {"kind": "local", "path": "corpus", "tokens_per_shard": 10_000}
+    message = refusal(project, changed(settings={"data": data}))
+    assert "validation shard shard_1.parquet is the same file as the training shard shard_0.parquet" in message
+
+
+def test_a_seed_that_no_generator_takes_is_refused(project):
+    assert "seed is" in refusal(project, changed(factors={"xsa.alpha": [0, 1], "seed": [2**63]}))

@@ -113,7 +113,7 @@ def results(tmp_path) -> Results:
 @pytest.fixture
 def run():
     """`run(job)` produces the job's result, as the command line does."""
-    return lambda job: produce(job, recipe={}, digest=job.out.name.rpartition("@")[2])
+    return lambda job: produce(job, recipe={}, digest=job.out.name.rpartition("@")[2], code="")
 
 
 @pytest.fixture

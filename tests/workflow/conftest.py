@@ -70,7 +70,9 @@ class MiniProject:
     def write(self, path: str, values: dict) -> None:
         (self.root / path).write_text(yaml.safe_dump(values, sort_keys=False))
 
-    def snakemake(self, *arguments: str, timeout: float = 600) -> subprocess.CompletedProcess:
+    def snakemake(
+        self, *arguments: str, config: list[str] | None = None, timeout: float = 600
+    ) -> subprocess.CompletedProcess:
         """Run Snakemake as a user does, on two cores."""
         command = [str(Path(sys.executable).with_name("snakemake")), "--cores", "2", *arguments]
         environment = {
@@ -79,7 +81,7 @@ class MiniProject:
             "OMP_NUM_THREADS": "1",
         }
         return subprocess.run(
-            [*command, "--config", "study=mini"],
+            [*command, "--config", "study=mini", *(config or [])],
             cwd=self.root,
             capture_output=True,
             text=True,

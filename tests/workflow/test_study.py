@@ -12,7 +12,7 @@ import html5lib
 import pandas as pd
 import pytest
 
-from tests.workflow.conftest import ROOT, MiniProject
+from tests.workflow.conftest import ROOT, STUDY, MiniProject
 from xsa.study.stages import STAGES
 
 pytestmark = [pytest.mark.workflow, pytest.mark.xdist_group("workflow")]
@@ -112,3 +112,40 @@ def test_a_verb_that_needs_no_torch_does_not_import_it(verb):
     entry = STAGES[verb].entry.partition(":")[0]
     code = f"import sys, {entry}, xsa.cli, xsa.study.execute; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize("arguments", [["--unlock"], ["--profile", "slurm", "--unlock"]], ids=" ".join)
+def test_the_workflow_loads_where_no_cores_are_given(tmp_path, arguments):
+    project = MiniProject.new(tmp_path / "project")
+    (project.root / "slurm").symlink_to("profiles/slurm")
+    snakemake = str(Path(sys.executable).with_name("snakemake"))
+    run = subprocess.run(
+        [snakemake, *arguments, "--config", "study=mini"], cwd=project.root, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+
+
+def test_a_results_folder_may_have_a_blank_in_its_name(tmp_path):
+    project = MiniProject.new(tmp_path / "project")
+    run = project.snakemake("--until", "bundle", config=["results=my results"])
+    assert run.returncode == 0, run.stderr
+    assert list((project.root / "my results" / "bundle").glob("*/record.json"))
+
+
+def test_a_read_only_page_of_other_settings_is_said_to_be_old(mini):
+    import os
+    import subprocess as shell
+
+    if os.geteuid() != 0:
+        pytest.skip("needs root to mount results read-only")
+    results = mini.root / "results"
+    if shell.run(["mount", "--bind", str(results), str(results)], capture_output=True).returncode:
+        pytest.skip("this machine does not allow bind mounts")
+    try:
+        shell.run(["mount", "-o", "remount,ro,bind", str(results)], check=True)
+        assert mini.jobs() == {}
+        mini.write("config/studies/mini.yaml", {**STUDY, "title": "Another title"})
+        run = mini.snakemake("--dry-run")
+        assert run.returncode != 0 and "cannot be written" in run.stderr
+    finally:
+        shell.run(["umount", str(results)], check=True)

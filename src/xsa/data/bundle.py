@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import csv
-import json
 import shutil
 import zipfile
 from pathlib import Path, PurePosixPath
-from typing import Any
 
-import yaml
-
+from xsa.data.icl import read_items, read_tasks
 from xsa.store.errors import UserError
 
 # The published bundle unpacks to about 160 MB; far more would not be it.
 LARGEST = 2 << 30
 ROOT = "eval_bundle"
-FIELDS = {
-    "multiple_choice": {"query": str, "choices": list, "gold": int},
-    "schema": {"context_options": list, "continuation": str, "gold": int},
-    "language_modeling": {"context": str, "continuation": str},
-}
 
 
 def unzip_bundle(archive: Path, folder: Path) -> None:
@@ -57,71 +49,43 @@ def _wanted(member: zipfile.ZipInfo, archive: Path) -> str | None:
 
 
 def check_bundle(folder: Path) -> dict[str, int]:
-    """Items of each task file. Raises UserError for a missing file or a line without its task's fields (file and line)."""
-    tasks = read_tasks(folder)
-    meta = folder / "eval_meta_data.csv"
-    try:
-        with open(meta, encoding="utf-8", newline="") as handle:
-            named = {row.get("Eval Task") for row in csv.DictReader(handle)}
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{meta} cannot be read ({error}); bring the published file") from None
-    counts: dict[str, int] = {}
-    for task in tasks:
-        if task["label"] not in named:
-            raise UserError(f"{meta} has no row for the task {task['label']!r}; its random baseline is needed")
-        if task["dataset_uri"] not in counts:
-            path = folder / "eval_data" / task["dataset_uri"]
-            counts[task["dataset_uri"]] = _check_lines(path, task["icl_task_type"])
-    return counts
-
-
-def read_tasks(folder: Path) -> list[dict[str, Any]]:
-    """The entries of core.yaml (UserError: missing, not YAML, or an entry without label, dataset_uri, type or shots)."""
+    """Items of each task file. Raises UserError, with file and line, for whatever no evaluation could use (`xsa.data.icl`)."""
     path = folder / "core.yaml"
-    try:
-        tasks = yaml.safe_load(path.read_text(encoding="utf-8"))["icl_tasks"]
-    except FileNotFoundError:
-        raise UserError(f"{path} is missing; a bundle has core.yaml, eval_meta_data.csv and eval_data/") from None
-    except (yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError) as error:
-        raise UserError(
-            f"{path} is not as published ({' '.join(str(error).split())}); bring the published file"
-        ) from None
-    for number, task in enumerate(tasks):
-        for key in ("label", "dataset_uri", "icl_task_type", "num_fewshot"):
-            if key not in task:
-                raise UserError(f"{path}: task {number} (counted from 0) has no {key!r}; bring the published file")
-        if task["icl_task_type"] not in FIELDS:
+    tasks = read_tasks(path)
+    named = _tasks_with_baseline(folder / "eval_meta_data.csv")
+    counts: dict[tuple[str, str], int] = {}
+    for task in tasks:
+        if task.label not in named:
             raise UserError(
-                f"{path}: {task['label']} is of type {task['icl_task_type']!r}; known are {', '.join(FIELDS)}"
+                f"{folder / 'eval_meta_data.csv'} has no row for the task {task.label!r}; its random baseline is needed"
             )
-    return tasks
-
-
-def _check_lines(path: Path, kind: str) -> int:
-    count = 0
-    try:
-        with open(path, encoding="utf-8") as handle:
-            for number, line in enumerate(handle, 1):
-                if line.strip():
-                    _check_line(json.loads(line), kind, f"{path}:{number}")
-                    count += 1
-    except FileNotFoundError:
-        raise UserError(f"{path} is missing; core.yaml names it. Bring the published bundle") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}:{count + 1}: not valid JSON ({error}); bring the published bundle") from None
-    if not count:
-        raise UserError(f"{path} has no items; bring the published bundle")
-    return count
-
-
-def _check_line(item: Any, kind: str, where: str) -> None:
-    for field, expected in FIELDS[kind].items():
-        if not isinstance(item, dict) or not isinstance(item.get(field), expected):
+        file = folder / "eval_data" / task.file
+        if (task.file, task.kind) not in counts:
+            counts[task.file, task.kind] = len(read_items(file, task.kind))
+        found = counts[task.file, task.kind]
+        if found <= task.num_fewshot:
             raise UserError(
-                f"{where}: a {kind} item needs {field!r} ({expected.__name__}); mend the line or take it out"
+                f"{file} holds {found} items, but the task {task.label} shows {task.num_fewshot} examples before each, so it "
+                f"needs {task.num_fewshot + 1}; complete the file, or take the task out of {path}"
             )
-    options = item.get("choices", item.get("context_options"))
-    if options is not None and not 0 <= item["gold"] < len(options):
-        raise UserError(
-            f"{where}: gold is {item['gold']}, but there are {len(options)} options; mend the line or take it out"
-        )
+    return {file: count for (file, _), count in counts.items()}
+
+
+def _tasks_with_baseline(path: Path) -> set[str]:
+    """Tasks of eval_meta_data.csv; UserError when it has no baselines, or one that is no percentage below 100."""
+    try:
+        with open(path, encoding="utf-8", newline="") as handle:
+            rows = list(csv.DictReader(handle))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path} cannot be read ({error}); bring the published file") from None
+    for number, row in enumerate(rows, 2):
+        value = row.get("Random baseline")
+        try:
+            good = 0 <= float(value) < 100
+        except (TypeError, ValueError):
+            good = False
+        if not good:
+            raise UserError(
+                f"{path}, row {number}: Random baseline is {value!r}; it must be a percentage from 0 to below 100"
+            )
+    return {row.get("Eval Task") for row in rows}

@@ -20,6 +20,7 @@ from xsa.data.download import Published, download
 from xsa.data.shard import copy_hashed
 from xsa.store.errors import UserError
 from xsa.store.job import Job
+from xsa.store.record import RECORD
 from xsa.study.sources import HashCache, visible_files
 
 BUCKET = "https://karpathy-public.s3.us-west-2.amazonaws.com"
@@ -82,6 +83,10 @@ def _copy_local(job: Job) -> None:
     files = visible_files(source)
     if not files:
         raise UserError(f"{source} has no files; bring the sets there in the published layout")
+    if source / RECORD in files:
+        raise UserError(
+            f"{source} is itself a result (it has {RECORD}); copy its other files to a folder of your own and name that"
+        )
     for done, path in enumerate(files, 1):
         copy_hashed(path, job.out / path.relative_to(source))
         job.progress.step(done, len(files), unit="file")

@@ -17,10 +17,10 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from xsa.data.icl import Task, check_enough, choose_tasks, fewshot_indices, order_items, read_items, read_tasks
 from xsa.data.tokenizer import Tokenizer
 from xsa.evaluate.centred import TaskScore, aggregate, baseline_table, published_items
 from xsa.evaluate.core_prompts import Prompt, render, to_prompt
-from xsa.evaluate.icl import Task, check_enough, choose_tasks, fewshot_indices, order_items, read_items, read_tasks
 from xsa.evaluate.resume import kept_or_made
 from xsa.evaluate.scoring import Score, score, token_budget
 from xsa.model.nanochat import NanoChat
@@ -55,10 +55,10 @@ def core(job: Job) -> dict:
     model, tokenizer, _ = load_for_evaluation(job)
     total, before = sum(map(len, items.values())), 0
     outcomes: dict[str, dict] = {}
-    for task in tasks:
+    for number, task in enumerate(tasks):
         chosen = items[task.label]
         make = partial(_evaluate, job, model, tokenizer, task, chosen, before, total)
-        outcome = outcomes[task.label] = kept_or_made(job.state / f"{task.label}.json", make)
+        outcome = outcomes[task.label] = kept_or_made(job.state / f"{number:03d}.json", make)
         before += len(chosen)
         right = sum(row["correct"] for row in outcome["scores"])
         job.progress.say(f"{task.label}: {right} of {len(chosen)} right")

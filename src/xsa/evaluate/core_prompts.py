@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from xsa.evaluate.icl import Task
+from xsa.data.icl import Task
 from xsa.store.errors import UserError
 
 

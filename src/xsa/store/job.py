@@ -66,6 +66,11 @@ class Job:
 def checked_file(folder: Path, file: str) -> Path:
     """`folder/file`, after its SHA-256 was compared with the folder's record (once per process and file state)."""
     path = folder / file
+    if file not in read_record(folder)["files"]:
+        raise UserError(
+            f"{folder} has no {file}, and had none when it was made: the source of its data lacks it. Add the file there, or "
+            "leave out the tasks and sets that need it"
+        )
     if not path.exists():
         raise UserError(
             f"{path} is missing; delete {folder / 'record.json'} to make this result again, or bring the file back"

@@ -81,6 +81,10 @@ class Lock:
             holder = json.loads(text)
         except FileNotFoundError:
             return
+        except json.JSONDecodeError:
+            # Locks are linked into place whole; one that is not was cut by a machine that went down.
+            self._clear(text)
+            return
         if _alive(holder, age):
             job = f", SLURM job {holder['slurm_job']}" if holder["slurm_job"] else ""
             raise UserError(

@@ -48,7 +48,7 @@ def produce(job: Job, recipe: dict[str, Any], digest: str, code: str) -> Path:
                 _make(job, recipe, digest, code, final)
             shutil.rmtree(job.state, ignore_errors=True)
     except OSError as error:
-        raise _disk_error(error, final) from error
+        raise disk_error(error, final) from error
     return final
 
 
@@ -122,9 +122,9 @@ def _put_in_place(job: Job, final: Path) -> None:
     os.rename(job.out, final)
 
 
-def _disk_error(error: OSError, final: Path) -> Exception:
+def disk_error(error: OSError, final: Path) -> Exception:
     """A full disk or a forbidden place as a sentence; any other OSError as it is."""
-    place = error.filename or final
+    place = error.filename2 or error.filename or final
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return UserError(
             f"the disk is full ({error.strerror}: {place}) while {final.name} was made; nothing half-written was kept. "

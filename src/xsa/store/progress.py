@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -18,8 +19,10 @@ class Progress:
         self.name, self.stream, self.interval = name, stream, interval
         self._log = None
         if log is not None:
-            Path(log).parent.mkdir(parents=True, exist_ok=True)
-            self._log = open(log, "a", encoding="utf-8", buffering=1)  # noqa: SIM115 - lives as long as the job
+            # A log that cannot be written must not fail the work that it tells of.
+            with suppress(OSError):
+                Path(log).parent.mkdir(parents=True, exist_ok=True)
+                self._log = open(log, "a", encoding="utf-8", buffering=1)  # noqa: SIM115 - lives as long as the job
         self._last = 0.0
         self._start: tuple[float, int] | None = None
 
@@ -52,13 +55,15 @@ class Progress:
     def note(self, text: str) -> None:
         """Write to the log alone; the terminal is told by whoever reports the error."""
         if self._log is not None:
-            print(text, file=self._log, flush=True)
+            with suppress(OSError):
+                print(text, file=self._log, flush=True)
 
     def _write(self, text: str) -> None:
         line = f"{self.name}  {text}" if self.name else text
         for stream in (self.stream, self._log):
             if stream is not None:
-                print(line, file=stream, flush=True)
+                with suppress(OSError):
+                    print(line, file=stream, flush=True)
 
 
 def _short(value: float | str) -> str:

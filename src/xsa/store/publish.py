@@ -27,8 +27,11 @@ def publish(report: Path, folder: Path) -> Path:
         target = folder / file
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
-        shutil.copyfile(report / file, temporary)
-        os.replace(temporary, target)
+        try:
+            shutil.copyfile(report / file, temporary)
+            os.replace(temporary, target)
+        finally:
+            temporary.unlink(missing_ok=True)
     for file in set(before) - set(files):
         (folder / file).unlink(missing_ok=True)
     write_json(folder / PUBLISHED, {"report": report.name, "files": sorted(files)})

@@ -27,6 +27,9 @@ def read_record(folder: Path) -> dict[str, Any]:
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             unreadable = f"{path} is not readable JSON ({error}); bring a whole copy back or delete {folder}"
             continue
+        if not isinstance(record, dict) or not isinstance(record.get("files"), dict):
+            unreadable = f"{path} is no record (it lists no files); bring a whole copy back or delete {folder}"
+            continue
         digest = Path(folder).resolve().name.rpartition("@")[2]
         if record.get("digest") != digest:
             raise UserError(

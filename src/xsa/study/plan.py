@@ -34,10 +34,6 @@ class Cell:
     results: dict[str, Result]
 
 
-# Settings that a cell's label shows.
-_SHOWN = ("xsa.alpha", "xsa.layers", "xsa.value", "optim.matrix", "seed")
-
-
 class Plan:
     """All results of a study. `results` maps (stage, label@digest) to each; `report` is the last of them."""
 
@@ -72,15 +68,17 @@ class Plan:
         return self._told_apart(list(cells.values()))
 
     def _told_apart(self, cells: list[Cell]) -> list[Cell]:
-        """Cells with labels of their own: a factor that a label does not show is added where two would be the same."""
+        """Cells with labels of their own: where two have one label, the shape's name and the factors' values tell them apart."""
         labels = [cell.label for cell in cells]
         named = []
         for cell in cells:
             label = cell.label
             if labels.count(label) > 1:
-                label += "".join(
-                    f"-{slug(f'{path}{value}')}" for path, value in cell.factors.items() if path not in _SHOWN
-                )
+                numbers = [
+                    _each_once(other.factors[path] for other in cells).index(value)
+                    for path, value in cell.factors.items()
+                ]
+                label += f"-{slug(cell.shape)}" + "".join(f".{number}" for number in numbers)
             named.append(replace(cell, label=label))
         return named
 

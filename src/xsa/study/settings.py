@@ -223,7 +223,9 @@ class BpbSettings(Settings):
 
 
 class CoreSettings(Settings):
-    tasks: Literal["all"] | tuple[str, ...] = Field("all", description="labels of the bundle's core.yaml")
+    tasks: Literal["all"] | Annotated[tuple[str, ...], Field(min_length=1)] = Field(
+        "all", description="labels of the bundle's core.yaml"
+    )
     max_per_task: int | None = Field(None, ge=1, description="items a task after the shuffle; null for all")
     baselines: Literal["bundle", "v1", "v2"] = Field(
         "bundle", description="table of random baselines; `bundle` is the bundle's own eval_meta_data.csv"
@@ -281,7 +283,7 @@ class Evaluate(Settings):
 class CellSettings(Settings):
     """All settings of one cell. Identity is computed per stage from the sections that the stage uses."""
 
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, lt=2**63)
     data: Data
     bundle: Sets = PublishedSets(kind="published")
     chatsets: Sets = PublishedSets(kind="published")

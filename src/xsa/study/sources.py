@@ -22,7 +22,10 @@ def local_shards(folder: Path) -> list[Path]:
         )
     shards = sorted(path for path in folder.glob("*.parquet") if path.is_file() and not path.name.startswith("."))
     if not shards:
-        raise UserError(f"data.path: {folder} holds no .parquet file; each needs one string column `text`")
+        raise UserError(
+            f"data.path: {folder} holds no .parquet file (names are looked at in this folder alone, with the ending in small "
+            "letters); each needs one string column `text`"
+        )
     if len(shards) == 1:
         raise UserError(
             f"data.path: {folder} holds one shard, {shards[0].name}, and at least two are needed: the last one in name order "
@@ -44,12 +47,15 @@ class HashCache:
             known = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, json.JSONDecodeError):
             known = {}
+        if not isinstance(known, dict):
+            known = {}
         self._files: dict[str, list] = known.get("files", {})
         self._folders: dict[str, Any] = known.get("folders", {})
         self._new = False
 
     def sha256(self, file: Path) -> str:
         """The hash of a file's content; read only when the file is not the one remembered."""
+        _plain_name(file)
         stat = file.stat()
         state = [stat.st_ino, stat.st_size, stat.st_mtime_ns]
         known = self._files.get(str(file.resolve()))
@@ -63,7 +69,14 @@ class HashCache:
         folder = root / path
         if not folder.is_dir() and path in self._folders:
             return [(name, sha256) for name, sha256 in self._folders[path]]
-        found = [(file.name, self.sha256(file)) for file in local_shards(folder)]
+        found = [(_plain_name(file), self.sha256(file)) for file in local_shards(folder)]
+        validation, sha256 = found[-1]
+        twin = next((name for name, other in found[:-1] if other == sha256), None)
+        if twin is not None:
+            raise UserError(
+                f"data.path: in {folder} the validation shard {validation} is the same file as the training shard {twin}; "
+                "a study that trains on its validation text measures nothing. Bring another file as the last one"
+            )
         self._remember(path, [list(pair) for pair in found])
         return found
 
@@ -86,7 +99,7 @@ class HashCache:
         files = visible_files(folder)
         if not files:
             raise UserError(f"{key}: the folder {folder} is empty")
-        text = "".join(f"{path.relative_to(folder).as_posix()}\0{self.sha256(path)}\n" for path in files)
+        text = "".join(f"{_plain_name(path.relative_to(folder))}\0{self.sha256(path)}\n" for path in files)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def save(self) -> None:
@@ -102,6 +115,16 @@ class HashCache:
         if self._folders.get(path) != value:
             self._folders[path] = value
             self._new = True
+
+
+def _plain_name(path: Path) -> str:
+    """A file's path as text; UserError where it is none (bytes that are no UTF-8)."""
+    name = path.as_posix() if not path.is_absolute() else path.name
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise UserError(f"the file name {name!r} is no valid UTF-8; rename the file") from None
+    return name
 
 
 def visible_files(folder: Path) -> list[Path]:

@@ -109,6 +109,12 @@ class LoadedStudy:
                 raise UserError(
                     f"{self._study_file.where('factors', path)}: the factor {path!r} is no setting; {nearest(path, known)}"
                 )
+        varied = [path for path, values in self.study.factors.items() if path != "seed" and len(values) > 1]
+        if varied and not self.study.baseline:
+            raise UserError(
+                f"{self._study_file.where('baseline')}: baseline is empty, so nothing would be compared; name a value of "
+                f"{' or '.join(varied)}, e.g. {{{varied[0]}: {self.study.factors[varied[0]][0]!r}}}"
+            )
         for path, value in self.study.baseline.items():
             values = self.study.factors.get(path)
             if values is None:
@@ -124,11 +130,11 @@ class LoadedStudy:
 
     def _grid(self) -> list[Point]:
         """Every shape with every combination of factor values."""
-        base = merge(self.recipe.settings, self.study.settings)
+        base = self._laid(self.recipe.settings, self.study.settings, "settings")
         names, points, seen = list(self.study.factors), [], {}
         for shape, overrides in self.study.shapes.items():
             for values in itertools.product(*self.study.factors.values()):
-                raw = merge(base, overrides)
+                raw = self._laid(base, overrides, "shapes", shape)
                 for path, value in zip(names, values, strict=True):
                     raw = merge(raw, _nested(path, value))
                 settings = self._cell(raw, shape)
@@ -146,6 +152,13 @@ class LoadedStudy:
                 seen[key] = _describe(shape, factors)
                 points.append(Point(shape, factors, settings))
         return points
+
+    def _laid(self, base: dict, over: dict, *where: str) -> dict:
+        try:
+            return merge(base, over)
+        except UserError as error:
+            path = str(error).partition(" is ")[0].split(".")
+            raise UserError(f"{self._study_file.where(*where, *path)}: {error}") from None
 
     def _cell(self, raw: dict, shape: str) -> CellSettings:
         try:
@@ -181,17 +194,25 @@ def find_study(name: str, root: Path) -> Path:
     return path
 
 
-def merge(base: dict, over: dict) -> dict:
-    """`over` laid on `base`, mapping by mapping. A mapping of another `kind` replaces the whole one below it."""
+def merge(base: dict, over: dict, at: tuple = ()) -> dict:
+    """`over` laid on `base`, mapping by mapping. A mapping of another `kind` replaces the whole one below it.
+
+    UserError where a mapping is to be replaced by something that is none: it would be lost without a word.
+    """
     merged = dict(base)
     for key, value in over.items():
         below = merged.get(key)
+        if isinstance(below, dict) and not isinstance(value, dict):
+            path = ".".join((*at, key))
+            raise UserError(
+                f"{path} is {value!r}, but is a group of settings ({', '.join(below)}); give the settings below it, or leave {path} out"
+            )
         same_kind = (
             isinstance(value, dict)
             and isinstance(below, dict)
             and value.get("kind", below.get("kind")) == below.get("kind")
         )
-        merged[key] = merge(below, value) if same_kind else value
+        merged[key] = merge(below, value, (*at, key)) if same_kind else value
     return merged
 
 

@@ -30,7 +30,9 @@ class Workflow:
         self.study = str(study)
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", self.study) or self.study.endswith((".yaml", ".yml")):
             raise UserError(f"study={self.study}: give the name of a file under {STUDIES}, without folder and ending")
-        self.results = Path(results)
+        if not str(results):
+            raise UserError("results= is empty; name the folder that holds all results")
+        self.results = Path(str(results))
         self.project = Project(Path.cwd(), self.results)
 
     def _find(self, stage: str, key: str) -> tuple[Plan, Result]:
@@ -64,12 +66,14 @@ class Workflow:
     def _record(self, result) -> str:
         return str(result.folder(self.results) / "record.json")
 
-    def threads(self, stage: str, alone: int | None):
-        """Threads of a stage's job: the study's; on one machine all `alone`, so that GPU jobs take turns on its GPU."""
+    def threads(self, stage: str, workflow, alone: bool = False):
+        """Threads of a stage's job: the study's. On one machine GPU jobs, and `alone`, take all cores, so that they take turns."""
 
         def of(wildcards) -> int:
             run = self._find(stage, wildcards.result)[0].study.run
-            return alone if alone and run.requires == "cuda" else run.threads
+            # Asked when a job is planned: cores are not known while the Snakefile is read.
+            turns = workflow.local_exec and (alone or run.requires == "cuda")
+            return (workflow.resource_settings.cores if turns else None) or run.threads
 
         return of
 
@@ -95,9 +99,14 @@ class Workflow:
                 write_text(stamp, wanted)
             if published(folder).get("report") == wanted:
                 os.utime(stamp, (0, 0))
-        except OSError:
-            # Results that cannot be written (a read-only mount) cannot be published to either: the page there is used.
-            return []
+        except OSError as error:
+            # Nothing can be published to results that cannot be written (a read-only mount); the page there may be the one.
+            if published(folder).get("report") == wanted:
+                return []
+            told(
+                _refuse,
+                f"{self.results} cannot be written ({error.strerror}), and the page there is not of these settings",
+            )
         return str(stamp)
 
     def study_of(self, stage: str):
@@ -125,6 +134,10 @@ class Workflow:
                         f"the study {study.name!r} trains on CUDA GPUs and this machine has none: run `make demo` for a small "
                         "study on this machine, or `snakemake --profile slurm` on a cluster's login node"
                     )
+
+
+def _refuse(sentence: str) -> None:
+    raise UserError(sentence)
 
 
 def told(work: Callable, *args: Any) -> Any:

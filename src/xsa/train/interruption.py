@@ -32,7 +32,7 @@ class Interruption:
 
 @contextmanager
 def interruption(save_minutes: float) -> Iterator[Interruption]:
-    """Watch for SIGTERM and SIGUSR1 (what schedulers send before a time limit) while the block runs."""
+    """Watch for SIGTERM, SIGUSR1 (what schedulers send before a time limit) and Ctrl-C while the block runs."""
     watch = Interruption(save_minutes)
 
     def note(number: int, frame: FrameType | None) -> None:
@@ -40,7 +40,7 @@ def interruption(save_minutes: float) -> Iterator[Interruption]:
 
     before = {}
     if threading.current_thread() is threading.main_thread():
-        before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGUSR1)}
+        before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)}
     try:
         yield watch
     finally:

@@ -46,6 +46,10 @@ def read_tasks(path: Path) -> list[Task]:
     """The tasks of a `core.yaml`, in its order. Raises UserError with file, entry and key for anything malformed."""
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(
+            f"{path} cannot be read ({error.strerror}); a bundle has core.yaml, eval_meta_data.csv and eval_data/"
+        ) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not readable YAML: {error}") from None
     entries = document.get("icl_tasks") if isinstance(document, dict) else None
@@ -96,7 +100,11 @@ def read_items(path: Path, kind: str) -> list[dict[str, Any]]:
     Raises UserError with file and line for text that is not JSON or not UTF-8, and for a missing or wrong field.
     """
     items = []
-    with open(path, "rb") as handle:
+    try:
+        handle = open(path, "rb")  # noqa: SIM115 - only a failure to open is told here
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}); core.yaml names it. Bring a whole bundle") from None
+    with handle:
         for number, line in enumerate(handle, 1):
             if line.strip():
                 items.append(_item(line, kind, f"{path}, line {number}"))

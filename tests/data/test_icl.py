@@ -3,7 +3,7 @@ import random
 
 import pytest
 
-from xsa.evaluate.icl import (
+from xsa.data.icl import (
     Task,
     check_enough,
     choose_tasks,
