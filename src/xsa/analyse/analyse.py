@@ -15,7 +15,7 @@ from xsa.analyse.checks import (
     overhead_rows,
     training_notes,
 )
-from xsa.analyse.compare import metric_rows, task_rows
+from xsa.analyse.compare import SUITES, metric_rows, task_rows
 from xsa.analyse.curves import SMOOTHING, arm_curve, curve_rows, loss_gap, stability, validation_rows
 from xsa.analyse.figure import Drawn
 from xsa.analyse.figure_conventions import draw_conventions
@@ -37,6 +37,9 @@ _CELL_COLUMNS = (
     Column("arm", "Arm"),
     Column("seed", "Seed"),
     *(Column(metric.id, metric.name, 4) for metric in METRICS),
+    Column("unigram_bpb", "Unigram bpb", 4),
+    Column(("core_lo", "core_hi"), "CORE, 95 % over items", 4, signed=True),
+    Column(("chatcore_lo", "chatcore_hi"), "ChatCORE, 95 % over items", 4, signed=True),
 )
 _METRIC_COLUMNS = (
     Column("shape", "Shape"),
@@ -133,7 +136,16 @@ def _cell_row(results: Results, grid: Grid, cell: Cell) -> dict[str, Any]:
     arm = _arm_of(grid, cell)
     row = {"cell": cell.name, "shape": cell.shape, "arm": arm.label, "seed": cell.seed}
     trained = {"steps": cell.settings.get("steps"), "batch_rows": cell.settings.get("batch_rows")}
-    return row | trained | {metric.id: metric.value(results, cell) for metric in METRICS}
+    return row | trained | {metric.id: metric.value(results, cell) for metric in METRICS} | _beside(results, cell)
+
+
+def _beside(results: Results, cell: Cell) -> dict[str, float | None]:
+    """What a cell's scores are to be read beside: the unigram model's bpb on the same tokens, and intervals over items."""
+    beside = {"unigram_bpb": (results.json(cell, "bpb", "bpb.json") or {}).get("unigram_bpb")}
+    for suite, file in SUITES.items():
+        lo, hi = (results.json(cell, suite, file) or {}).get("interval") or (None, None)
+        beside |= {f"{suite}_lo": lo, f"{suite}_hi": hi}
+    return beside
 
 
 def _arm_of(grid: Grid, cell: Cell) -> Arm:
