@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -136,7 +137,9 @@ class LoadedStudy:
             for values in itertools.product(*self.study.factors.values()):
                 raw = self._laid(base, overrides, "shapes", shape)
                 for path, value in zip(names, values, strict=True):
-                    raw = merge(raw, _nested(path, value))
+                    raw = merge(
+                        raw, _nested(path, value), lambda *_, path=path: self._study_file.where("factors", path)
+                    )
                 settings = self._cell(raw, shape)
                 # Values as the settings hold them, not as the file writes them: 1 and 1.0 are one value.
                 factors = {path: _at(settings, path) for path in names}
@@ -153,12 +156,9 @@ class LoadedStudy:
                 points.append(Point(shape, factors, settings))
         return points
 
-    def _laid(self, base: dict, over: dict, *where: str) -> dict:
-        try:
-            return merge(base, over)
-        except UserError as error:
-            path = str(error).partition(" is ")[0].split(".")
-            raise UserError(f"{self._study_file.where(*where, *path)}: {error}") from None
+    def _laid(self, base: dict, over: dict, *within: str) -> dict:
+        """`over`, which stands in the study file under `within`, laid on `base`."""
+        return merge(base, over, lambda *path: self._study_file.where(*within, *path))
 
     def _cell(self, raw: dict, shape: str) -> CellSettings:
         try:
@@ -194,25 +194,27 @@ def find_study(name: str, root: Path) -> Path:
     return path
 
 
-def merge(base: dict, over: dict, at: tuple = ()) -> dict:
+def merge(base: dict, over: dict, where: Callable[..., str], at: tuple = ()) -> dict:
     """`over` laid on `base`, mapping by mapping. A mapping of another `kind` replaces the whole one below it.
 
-    UserError where a mapping is to be replaced by something that is none: it would be lost without a word.
+    UserError, at the place that `where` gives for a key path of `over`, when a mapping is to be replaced by something
+    that is none: it would be lost without a word.
     """
     merged = dict(base)
     for key, value in over.items():
-        below = merged.get(key)
+        below, path = merged.get(key), (*at, key)
         if isinstance(below, dict) and not isinstance(value, dict):
-            path = ".".join((*at, key))
+            name = ".".join(path)
             raise UserError(
-                f"{path} is {value!r}, but is a group of settings ({', '.join(below)}); give the settings below it, or leave {path} out"
+                f"{where(*path)}: {name} is {value!r}, but is a group of settings ({', '.join(below)}); "
+                f"give the settings below it, or leave {name} out"
             )
         same_kind = (
             isinstance(value, dict)
             and isinstance(below, dict)
             and value.get("kind", below.get("kind")) == below.get("kind")
         )
-        merged[key] = merge(below, value, (*at, key)) if same_kind else value
+        merged[key] = merge(below, value, where, path) if same_kind else value
     return merged
 
 

@@ -85,28 +85,30 @@ class Workflow:
         told(self.project.lock.check, {stage for stage, _ in plan.results})
         return ancient(self._record(plan.report))
 
-    def published_stamp(self, wildcards) -> str:
+    def published_stamp(self, wildcards) -> str | list[str]:
         """A file that changes and is newer than results/<study>/ when the page published there is not the one now planned.
 
         The page's place has no digest, so Snakemake alone would keep an old page. Small inputs are compared by content,
         so the file holds the name of the page that is wanted.
         """
-        wanted = told(self.project.plan, wildcards.study).report.key
-        folder = self.results / wildcards.study
-        stamp = self.results / ".state" / "publish" / wildcards.study
+        return told(self._stamp, wildcards.study)
+
+    def _stamp(self, study: str) -> str | list[str]:
+        wanted = self.project.plan(study).report.key
+        folder, stamp = self.results / study, self.results / ".state" / "publish" / study
+        there = published(folder).get("report") == wanted
         try:
             if not stamp.exists() or stamp.read_text() != wanted:
                 write_text(stamp, wanted)
-            if published(folder).get("report") == wanted:
+            if there:
                 os.utime(stamp, (0, 0))
         except OSError as error:
             # Nothing can be published to results that cannot be written (a read-only mount); the page there may be the one.
-            if published(folder).get("report") == wanted:
+            if there:
                 return []
-            told(
-                _refuse,
-                f"{self.results} cannot be written ({error.strerror}), and the page there is not of these settings",
-            )
+            raise UserError(
+                f"{self.results} cannot be written ({error.strerror}), and the page there is not of these settings"
+            ) from None
         return str(stamp)
 
     def study_of(self, stage: str):
@@ -134,10 +136,6 @@ class Workflow:
                         f"the study {study.name!r} trains on CUDA GPUs and this machine has none: run `make demo` for a small "
                         "study on this machine, or `snakemake --profile slurm` on a cluster's login node"
                     )
-
-
-def _refuse(sentence: str) -> None:
-    raise UserError(sentence)
 
 
 def told(work: Callable, *args: Any) -> Any:
