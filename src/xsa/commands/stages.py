@@ -1,0 +1,89 @@
+"""The stages' verbs: `xsa STAGE STUDY RESULT` makes one result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from xsa.commands.options import CONTEXT, open_project, results_option
+from xsa.store.errors import UserError
+
+HELP = {
+    "shard": "Bring one shard of text and check it.",
+    "bundle": "Bring the CORE evaluation bundle.",
+    "chatsets": "Bring the chat sets.",
+    "tokenizer": "Train the tokenizer.",
+    "tokens": "Encode one shard.",
+    "rows": "Pack one shard's tokens into rows.",
+    "pretrain": "Train one cell.",
+    "finetune": "Fine-tune a trained cell on conversations.",
+    "bpb": "Measure bits per byte of a trained cell.",
+    "core": "Measure CORE of a trained cell.",
+    "chatcore": "Measure ChatCORE of a fine-tuned cell.",
+    "attention": "Measure how attention's output aligns with the own value.",
+    "overhead": "Time the exclusive projection against standard attention.",
+    "equivalence": "Compare standard attention with alpha = 0.",
+    "analyse": "Make a study's tables and figures.",
+    "report": "Write a study's page.",
+}
+EPILOG = (
+    "\n\nSTUDY is a name under config/studies or a file; RESULT is what `xsa cells STUDY` prints, with or without its "
+    "@digest, or the path of its record.json."
+)
+
+
+def stage_verb(stage: str) -> click.Command:
+    """The command of one stage."""
+
+    @click.command(stage, help=HELP[stage] + EPILOG, context_settings=CONTEXT)
+    @click.argument("study")
+    @click.argument("result")
+    @results_option
+    @click.option(
+        "--device",
+        type=click.Choice(["auto", "cpu", "cuda"]),
+        default="auto",
+        show_default=True,
+        help="Where to compute; auto is a GPU if there is one.",
+    )
+    @click.option("--threads", type=click.IntRange(min=1), help="CPU threads; the study's `run.threads` by default.")
+    @click.option("--micro-batch", type=click.IntRange(min=1), help="Rows a device takes at once.")
+    @click.option(
+        "--log", type=click.Path(path_type=Path, dir_okay=False), help="File that gets a copy of the progress."
+    )
+    def verb(
+        study: str,
+        result: str,
+        results: Path,
+        device: str,
+        threads: int | None,
+        micro_batch: int | None,
+        log: Path | None,
+    ) -> None:
+        from xsa.study.execute import execute
+
+        results, result = _place(stage, result, results)
+        execute(
+            open_project(results),
+            study,
+            stage,
+            result,
+            device=device,
+            threads=threads,
+            micro_batch=micro_batch,
+            log=log,
+        )
+
+    return verb
+
+
+def _place(stage: str, result: str, results: Path) -> tuple[Path, str]:
+    """The results folder and the name of a result, which may be given by the path of its record or its folder."""
+    path = Path(result)
+    folder = path.parent if path.name == "record.json" else path
+    if len(folder.parts) < 2:
+        return results, folder.name
+    if folder.parent.name != stage:
+        raise UserError(f"{result} is a result of the stage {folder.parent.name!r}, not of {stage!r}; call that verb")
+    return folder.parents[1], folder.name
