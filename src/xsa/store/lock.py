@@ -9,6 +9,7 @@ import socket
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,6 +18,11 @@ from xsa.store.errors import UserError
 HEARTBEAT_SECONDS = 30.0
 # A holder on another host that has not touched its lock for this long is taken for dead.
 STALE_SECONDS = 600.0
+
+
+def lock_path(results: Path, stage: str, key: str) -> Path:
+    """Where the lock of a result lies."""
+    return results / ".locks" / f"{stage}-{key}.lock"
 
 
 class Lock:
@@ -104,30 +110,59 @@ class Lock:
             grave.unlink()
 
 
-def _alive(holder: dict, age: float) -> bool:
-    """Whether the holder of a lock still works: by its process on this host, by its SLURM job, else by its heartbeat."""
-    if holder["host"] == socket.gethostname():
-        return _started(holder["pid"]) == holder["pid_started"]
-    if age < STALE_SECONDS and holder["slurm_job"] and shutil.which("squeue"):
+def holders(results: Path) -> dict[str, dict]:
+    """Who holds each lock under `results`, by the lock's file name, with `alive` and the seconds since its heartbeat, `age`.
+
+    Only reads. SLURM is asked once for all of them. A lock that is no whole JSON counts as a dead one's.
+    """
+    found: dict[str, dict] = {}
+    for path in sorted((Path(results) / ".locks").glob("[!.]*.lock")):
+        with suppress(OSError):
+            age = time.time() - path.stat().st_mtime
+            try:
+                found[path.name] = json.loads(path.read_text()) | {"age": age}
+            except (ValueError, TypeError):
+                found[path.name] = {"host": None, "pid": None, "slurm_job": None, "since": None, "age": age}
+    here = socket.gethostname()
+    asked = [one["slurm_job"] for one in found.values() if one["slurm_job"] and one["host"] != here]
+    queue = _in_queue(asked) if asked else None
+    for one in found.values():
+        one["alive"] = one["host"] is not None and _alive(one, one["age"], lambda jobs: queue)
+    return found
+
+
+def _in_queue(jobs: list[str]) -> set[str] | None:
+    """Those of some SLURM jobs that run; None where SLURM cannot be asked."""
+    if shutil.which("squeue"):
         with suppress(subprocess.SubprocessError, OSError):
             command = [
-                "squeue",
-                "--noheader",
-                "--jobs",
-                holder["slurm_job"],
-                "--states",
-                "RUNNING,COMPLETING,SUSPENDED",
+                *("squeue", "--noheader", "--format", "%A", "--jobs", ",".join(jobs)),
+                *("--states", "RUNNING,COMPLETING,SUSPENDED"),
             ]
             asked = subprocess.run(command, capture_output=True, text=True, timeout=60)
             # A job that SLURM has forgotten is an error to squeue, in these words; other errors say nothing of the job.
-            if asked.returncode == 0 or "Invalid job id" in asked.stderr:
-                return bool(asked.stdout.strip())
+            if asked.returncode == 0 or (len(jobs) == 1 and "Invalid job id" in asked.stderr):
+                return set(asked.stdout.split())
+    return None
+
+
+def _alive(holder: dict, age: float, in_queue: Callable[[list[str]], set[str] | None] = _in_queue) -> bool:
+    """Whether the holder of a lock still works: by its process on this host, by its SLURM job, else by its heartbeat."""
+    if holder["host"] == socket.gethostname():
+        return _started(holder["pid"]) == holder["pid_started"]
+    if age < STALE_SECONDS and holder["slurm_job"]:
+        running = in_queue([holder["slurm_job"]])
+        if running is not None:
+            return holder["slurm_job"] in running
     return age < STALE_SECONDS
 
 
 def _started(pid: int) -> str | None:
-    """When a process of this host started, in the kernel's ticks; None when there is none. Pids alone are used again."""
+    """When a process of this host started, in the kernel's ticks; None when it is none or a dead one whose parent has
+    not noticed. Pids alone are used again.
+    """
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return None if fields[0] in "ZX" else fields[19]
     except (FileNotFoundError, ProcessLookupError, IndexError):
         return None

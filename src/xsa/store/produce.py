@@ -20,8 +20,9 @@ from typing import Any
 from xsa.store.errors import UserError
 from xsa.store.files import sha256_file, write_json
 from xsa.store.job import Job
-from xsa.store.lock import Lock
+from xsa.store.lock import Lock, lock_path
 from xsa.store.record import RECORD, WHOLE, read_record, verify_file
+from xsa.store.status import reported
 from xsa.study.stages import STAGES
 
 _PACKAGES = ("xsa", "torch", "numpy", "pyarrow", "tiktoken", "rustbpe", "pandas", "scipy", "matplotlib", "snakemake")
@@ -40,7 +41,10 @@ def produce(job: Job, recipe: dict[str, Any], digest: str, code: str) -> Path:
     final = job.out
     results = final.parent.parent
     try:
-        with Lock(results / ".locks" / f"{job.stage}-{final.name}.lock", what=f"{job.stage} {final.name}"):
+        with (
+            Lock(lock_path(results, job.stage, final.name), what=f"{job.stage} {final.name}"),
+            reported(job.state, job.progress),
+        ):
             if is_whole(final):
                 _write_records(final, read_record(final))
                 job.progress.say(f"is there already and whole; record written again in {final}")

@@ -6,17 +6,23 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from xsa.store.status import JobStatus
 
 
 class Progress:
     """Prints one line at a time, at most one every `interval` seconds for steps; sentences always.
 
-    Lines carry the job's name, for several jobs share a terminal.
+    Lines carry the job's name, for several jobs share a terminal. `log` is the path of the job's log, if there is one;
+    `watcher` is told the same as the terminal, for those who look from outside.
     """
 
     def __init__(self, name: str = "", stream: TextIO | None = None, log: Path | None = None, interval: float = 5.0):
         self.name, self.stream, self.interval = name, stream, interval
+        self.log = None if log is None else str(log)
+        self.watcher: JobStatus | None = None
         self._log = None
         if log is not None:
             # A log that cannot be written must not fail the work that it tells of.
@@ -34,6 +40,8 @@ class Progress:
     def say(self, sentence: str) -> None:
         """Print one sentence now."""
         self._write(sentence)
+        if self.watcher is not None:
+            self.watcher.said(sentence)
 
     def step(self, done: int, total: int, unit: str = "step", **numbers: float | str) -> None:
         """Report that `done` of `total` units are finished, with `numbers` beside; first and last are always printed."""
@@ -46,9 +54,12 @@ class Progress:
         parts = [f"{unit} {done:,}/{total:,}"]
         parts += [f"{name} {_short(value)}" for name, value in numbers.items()]
         begun, first = self._start
-        if done > first and done < total:
-            parts.append(f"{duration((now - begun) / (done - first) * (total - done))} left")
+        left = (now - begun) / (done - first) * (total - done) if first < done < total else None
+        if left is not None:
+            parts.append(f"{duration(left)} left")
         self._write("  ".join(parts))
+        if self.watcher is not None:
+            self.watcher.step(done, total, unit, numbers, left)
         if done >= total:
             self._start = None
 
