@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from xsa.study.settings import CellSettings, RunSettings
+from xsa.study.settings import CellSettings, IdentitySettings, LimitSettings, RunSettings
 from xsa.study.study import Recipe, Study
 
 DEFAULTS_HEADER = """\
@@ -36,6 +36,10 @@ def defaults_yaml() -> str:
     lines += _section(CellSettings, 0)
     lines += ["", "# How a study runs (`run:` in a study file); none of it enters a digest.", "run:"]
     lines += _section(RunSettings, 1)
+    lines += ["", "# What a run may cost (`limits:` in a study file); none of it enters a digest.", "limits:"]
+    lines += _section(LimitSettings, 1)
+    lines += ["", "# What else decides whether results are made again (`identity:` in a study file).", "identity:"]
+    lines += _section(IdentitySettings, 1)
     return "\n".join(lines) + "\n"
 
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+TorchVersion = Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+$")]
 
 
 def added(default: Any, **kwargs: Any) -> Any:
@@ -313,3 +314,25 @@ class RunSettings(Settings):
     threads: int = Field(1, ge=1, description="CPU threads of a training or evaluation job")
     micro_batch: int | None = Field(None, ge=1, description="rows a device takes at once; null for what memory allows")
     save_minutes: float = Field(10.0, gt=0, description="minutes between two saved states of a training job")
+    gpu: str | None = added(
+        None, min_length=1, description="GPU model that costs are reckoned for, e.g. H100; null for the one that is here"
+    )
+    gpu_hour_price: float = added(3.0, ge=0, description="price of a GPU-hour in costs, by default US dollars")
+
+
+class LimitSettings(Settings):
+    """What a run of a study may cost by `xsa plan`; one that would exceed it stops before its first job."""
+
+    gpu_hours: float | None = added(None, ge=0, description="GPU-hours; null for no limit, as below")
+    cpu_hours: float | None = added(None, ge=0, description="hours of one CPU thread")
+    cost: float | None = added(None, ge=0, description="GPU-hours times run.gpu_hour_price")
+    disk_gb: float | None = added(None, ge=0, description="gigabytes that the run adds under results/")
+
+
+class IdentitySettings(Settings):
+    """What else a study wants in the identity of its results, beyond settings, inputs and the code's version."""
+
+    torch: bool | TorchVersion = added(
+        False,
+        description="the version of torch: true for the one installed, or a version that jobs must find, e.g. '2.13.0'",
+    )

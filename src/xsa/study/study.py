@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from xsa.store.errors import UserError
 from xsa.store.files import canonical_json
-from xsa.study.settings import CellSettings, Name, RunSettings, Settings
+from xsa.study.settings import CellSettings, IdentitySettings, LimitSettings, Name, RunSettings, Settings
 from xsa.study.source import YamlFile, fields_at, nearest, sentences
 from xsa.study.stages import STAGES
 
@@ -43,6 +43,12 @@ class Study(Settings):
     )
     baseline: dict[str, Any] = Field(description="the factor values of the arm that others are compared with")
     run: RunSettings = Field(default_factory=RunSettings, description="how it runs; never part of a result's identity")
+    limits: LimitSettings = Field(
+        default_factory=LimitSettings, description="what a run may cost; never part of a result's identity"
+    )
+    identity: IdentitySettings = Field(
+        default_factory=IdentitySettings, description="what else decides whether a result is made again"
+    )
 
     @field_validator("name")
     @classmethod
