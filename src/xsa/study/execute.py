@@ -10,6 +10,7 @@ from xsa.store.job import Job
 from xsa.store.produce import produce
 from xsa.store.progress import Progress
 from xsa.store.record import read_record
+from xsa.store.status import JobStatus
 from xsa.study.machine import has_cuda
 from xsa.study.plan import Plan
 from xsa.study.project import Project
@@ -44,6 +45,12 @@ def execute(
                 f"`xsa {upstream.stage} {plan.study.name} {upstream.key}`, or let snakemake make all of them"
             )
         read_record(upstream.folder(results))
+    state = results / ".state" / stage / result.key
+    try:
+        chosen = _device(plan, result, device)
+    except UserError as error:
+        JobStatus(state, None if log is None else str(log)).ended(error)
+        raise
     run = plan.study.run
     changes = {name: value for name, value in (("threads", threads), ("micro_batch", micro_batch)) if value is not None}
     job = Job(
@@ -55,9 +62,9 @@ def execute(
             for name, given in result.inputs.items()
         },
         out=result.folder(results),
-        state=results / ".state" / stage / result.key,
+        state=state,
         run=run.model_copy(update=changes),
-        device=_device(plan, result, device),
+        device=chosen,
         source=result.source,
         progress=Progress.terminal(f"{stage} {result.label}", log),
     )
