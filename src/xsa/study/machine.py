@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
+import re
 import shutil
 from functools import cache
 from pathlib import Path
@@ -20,3 +22,29 @@ def has_cuda() -> bool:
 def has_compiler() -> bool:
     """True where torch.compile finds a C++ compiler: the one that CXX names, or one of the usual names."""
     return any(shutil.which(name) for name in (os.environ.get("CXX"), "g++", "c++", "clang++") if name)
+
+
+@cache
+def gpu_model() -> str | None:
+    """Name of this machine's first NVIDIA GPU as the driver tells it, e.g. `NVIDIA H200`; None where there is none."""
+    if not has_cuda():
+        return None
+    for path in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if line.startswith("Model:"):
+                return line.removeprefix("Model:").strip()
+    return None
+
+
+@cache
+def torch_version() -> str | None:
+    """Version of the installed torch, as `plain_version` has it; None where there is none."""
+    try:
+        return plain_version(importlib.metadata.version("torch"))
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def plain_version(version: str) -> str:
+    """major.minor.patch of a version; what follows names a build (`2.13.0+cpu`), not what is computed."""
+    return re.match(r"[0-9]*(\.[0-9]+)*", version)[0] or version

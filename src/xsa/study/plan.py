@@ -12,11 +12,12 @@ from pydantic import BaseModel
 from xsa.store.errors import UserError
 from xsa.study.labels import arm_label, cell_label, shape_label, slug
 from xsa.study.lock import StagesLock
+from xsa.study.machine import torch_version
 from xsa.study.resolve import Resolved
 from xsa.study.result import Result, digest_of, without_added_defaults
 from xsa.study.settings import BuiltinData, CellSettings, HubData, LocalData, Sets
 from xsa.study.sources import HashCache
-from xsa.study.stages import AnalyseStage, ReportStage, SetsStage, ShardStage, TokensStage
+from xsa.study.stages import STAGES, AnalyseStage, ReportStage, SetsStage, ShardStage, TokensStage
 from xsa.study.study import LoadedStudy, Point
 
 # Measurements of a cell, in the order in which they are reported.
@@ -42,6 +43,7 @@ class Plan:
         self._hashes = HashCache(results / ".state" / "hashes.json")
         self.results: dict[tuple[str, str], Result] = {}
         self._memo: dict[Any, Any] = {}
+        self._torch = self._torch_wanted()
         self.cells = self._cells()
         self.analyse = self._analyse()
         self.report = self._report()
@@ -224,6 +226,16 @@ class Plan:
 
     # --- results ---
 
+    def _torch_wanted(self) -> str | None:
+        """The version of torch that recipes name; None unless the study asks for it."""
+        wanted = self.study.identity.torch
+        if wanted is True and torch_version() is None:
+            raise UserError(
+                f"{self.loaded.path}: identity.torch is true, and no torch is installed here to take the version of; "
+                "give the version that the results were made by, e.g. torch: '2.13.0'"
+            )
+        return torch_version() if wanted is True else wanted or None
+
     def _once(self, stage: str, label: str, settings: BaseModel, **inputs: Any) -> Result:
         """As `_result`, remembered: cells share their data, and its digests need computing once."""
         identity = tuple(
@@ -246,6 +258,8 @@ class Plan:
                 for name, given in inputs.items()
             },
         }
+        if self._torch and STAGES[stage].torch:
+            recipe["torch"] = self._torch
         digest = digest_of(recipe)
         result = self.results.get((stage, f"{label}@{digest}"))
         if result is None:
