@@ -38,10 +38,10 @@ class CheckpointConfig(BaseModel):
     model: ModelConfig
     stage: Literal["pretrain", "finetune"]
     step: int = Field(ge=0)
-    tokens: int = Field(ge=0)
+    tokens: int | None = Field(ge=0)  # None, like the stream, where a checkpoint from elsewhere does not say
     vocab_sha256: str
     training: dict[str, Any]
-    data_stream_sha256: str
+    data_stream_sha256: str | None
 
 
 class Checkpoint(NamedTuple):
@@ -143,19 +143,27 @@ def _sentence(error: ValidationError) -> str:
 
 
 def copy_weights(model: torch.nn.Module, tensors: dict[str, torch.Tensor], path: Path) -> None:
-    """Load `tensors` into `model`. UserError names the first tensor that is missing, superfluous or of another shape."""
+    """Load `tensors` into `model`. UserError as for `check_weights`."""
+    check_weights(model, tensors, path, CONFIG)
+    model.load_state_dict(tensors)
+
+
+def check_weights(model: torch.nn.Module, tensors: Mapping[str, torch.Tensor], path: Path, config: str) -> None:
+    """UserError names the first of `tensors` that is missing, superfluous or of another shape than in `model`.
+
+    `path` is the file of the tensors, `config` the name of the one that says what the model is.
+    """
     expected = model.state_dict()
     for name in sorted(expected.keys() | tensors.keys()):
         if name not in tensors:
-            raise UserError(f"{path} lacks the tensor {name}; it belongs to another model than its config.json says")
+            raise UserError(f"{path} lacks the tensor {name}; it belongs to another model than its {config} says")
         if name not in expected:
-            raise UserError(f"{path} has a tensor {name} that the model of its config.json does not have")
+            raise UserError(f"{path} has a tensor {name} that the model of its {config} does not have")
         if tensors[name].shape != expected[name].shape:
             raise UserError(
-                f"{path}: {name} has shape {tuple(tensors[name].shape)}, the model of its config.json needs "
+                f"{path}: {name} has shape {tuple(tensors[name].shape)}, the model of its {config} needs "
                 f"{tuple(expected[name].shape)}"
             )
-    model.load_state_dict(tensors)
 
 
 def load_optimizer(path: Path, optimizer: MuonAdamW) -> None:
