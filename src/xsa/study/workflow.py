@@ -12,10 +12,13 @@ from typing import Any
 from xsa.store.errors import UserError
 from xsa.store.files import write_text
 from xsa.store.publish import published
+from xsa.study.limits import check_limits
 from xsa.study.machine import has_cuda
+from xsa.study.outlook import outlook
 from xsa.study.plan import Plan
 from xsa.study.project import Project
 from xsa.study.result import Result
+from xsa.study.show_outlook import outlook_as_summary
 from xsa.study.stages import STAGES
 from xsa.study.study import STUDIES
 
@@ -120,22 +123,26 @@ class Workflow:
         return of
 
     def check_start(self, jobs: list[tuple[str, str | None]], local: bool) -> None:
-        """Refuse a run of `jobs` (stage, label@digest) before the first one, with a sentence.
+        """Say what a run of `jobs` (stage, label@digest) will do and cost, or refuse it before the first one, with a sentence.
 
-        UserError for a stage whose code is not what the lock says, and for GPU work on a machine without a GPU.
+        UserError for a stage whose code is not what the lock says, for GPU work on a machine without a GPU, and for a run
+        that would exceed the study's limits.
         """
-        stages = {stage for stage, key in jobs if key is not None and stage in STAGES}
-        self.project.lock.check(stages)
-        if not local or has_cuda():
-            return
-        for stage, key in jobs:
-            if key is not None and STAGES[stage].gpu:
-                study = self.project.find(stage, key, self.study)[0].study
-                if study.run.requires == "cuda":
-                    raise UserError(
-                        f"the study {study.name!r} trains on CUDA GPUs and this machine has none: run `make demo` for a small "
-                        "study on this machine, or `snakemake --profile slurm` on a cluster's login node"
-                    )
+        made = [(stage, key) for stage, key in jobs if key is not None and stage in STAGES]
+        self.project.lock.check({stage for stage, _ in made})
+        by_study: dict[str, tuple[Plan, set[tuple[str, str]]]] = {}
+        for stage, key in made:
+            plan = self.project.find(stage, key, self.study)[0]
+            by_study.setdefault(plan.study.name, (plan, set()))[1].add((stage, key))
+            if local and STAGES[stage].gpu and plan.study.run.requires == "cuda" and not has_cuda():
+                raise UserError(
+                    f"the study {plan.study.name!r} trains on CUDA GPUs and this machine has none: run `make demo` for a small "
+                    "study on this machine, or `snakemake --profile slurm` on a cluster's login node"
+                )
+        for plan, keys in by_study.values():
+            ahead = outlook(plan, self.results, keys)
+            print(f"\n{outlook_as_summary(ahead)}\n", file=sys.stderr, flush=True)
+            check_limits(ahead)
 
 
 def told(work: Callable, *args: Any) -> Any:
