@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import socket
 import time
 import traceback
 from collections.abc import Iterator
@@ -35,6 +36,7 @@ class JobStatus:
         self.path = Path(folder) / STATUS
         self._told: dict[str, Any] = {
             "state": "running",
+            "host": socket.gethostname(),
             "pid": os.getpid(),
             "slurm_job": os.environ.get("SLURM_JOB_ID"),
             "started": time.time(),
@@ -56,8 +58,8 @@ class JobStatus:
     def step(self, done: int, total: int, unit: str, numbers: dict[str, Any], seconds_left: float | None) -> None:
         """Keep how far the job is, with the numbers that it printed beside."""
         plain = {name: value if _finite(value) else str(value) for name, value in numbers.items()}
-        self._told["progress"] = {"unit": unit, "done": done, "total": total, "numbers": plain}
-        self._told["progress"]["seconds_left"] = seconds_left
+        progress = {"unit": unit, "done": done, "total": total, "numbers": plain, "seconds_left": seconds_left}
+        self._told["progress"] = progress
         self._write_when_due()
 
     def ended(self, error: BaseException) -> None:
