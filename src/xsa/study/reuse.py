@@ -15,12 +15,16 @@ from xsa.store.record import RECORD
 from xsa.store.recorded import Recorded
 from xsa.study.plan import Plan
 from xsa.study.result import Result
+from xsa.study.stages import STAGES
 
 REUSE, RESTORE, RESUME, RUN, NOT_NEEDED, LACKING = "reuse", "restore", "resume", "run", "not needed", "lacking"
 ACTIONS = (RUN, RESUME, RESTORE, REUSE, NOT_NEEDED, LACKING)
-# Large files of a checkpoint, and the stage without which one may be deleted.
+# Large files of a checkpoint, which people delete: what they are called, and who never reads them.
 _NAMES = {"model.safetensors": "checkpoint", "optimizer.safetensors": "optimizer state"}
-_ONLY_FOR = {"optimizer.safetensors": "finetune"}
+_NOT_READ_BY = {
+    "model.safetensors": {"analyse"},
+    "optimizer.safetensors": set(STAGES) - {"finetune"},
+}
 
 Key = tuple[str, str]
 
@@ -97,14 +101,13 @@ def _left(there: Recorded | None, readers: set[str], result: Result, results: Pa
     lacking = there.lacking()
     if not lacking:
         return Action(REUSE)
-    read = [name for name in lacking if readers and (name not in _ONLY_FOR or _ONLY_FOR[name] in readers)]
+    read = [name for name in lacking if readers - _NOT_READ_BY.get(name, set())]
     what = f"its {_named(read or lacking)} {_gone(read or lacking, there)}"
     if not read:
         return Action(NOT_NEEDED, f"{what}, and nothing unfinished reads it")
-    return Action(
-        LACKING,
-        f"{what}, and {', '.join(sorted(readers))} must read it: bring it back, or delete {there.folder / RECORD} to make it again",
-    )
+    who = sorted(set().union(*(readers - _NOT_READ_BY.get(name, set()) for name in read)))
+    ways = f"bring it back, or delete {there.folder / RECORD} to make it again"
+    return Action(LACKING, f"{what}, and {', '.join(who)} must read it: {ways}")
 
 
 def _readers(plan: Plan, jobs: set[Key]) -> dict[Key, set[str]]:
