@@ -59,6 +59,20 @@ rule tokenizer:
         "exec xsa tokenizer {params.study} {output.record:q} --threads {threads} --log {log:q}"
 
 
+rule imported_tokenizer:
+    output:
+        record=flow.record("imported_tokenizer"),
+    log:
+        flow.log("imported_tokenizer"),
+    threads: 1
+    params:
+        study=flow.study_of("imported_tokenizer"),
+    message:
+        "imported tokenizer {wildcards.result}"
+    shell:
+        "exec xsa imported_tokenizer {params.study} {output.record:q} --threads {threads} --log {log:q}"
+
+
 rule tokens:
     input:
         unpack(flow.inputs("tokens")),

@@ -31,3 +31,35 @@ rule finetune:
         "fine-tuning {wildcards.result}"
     shell:
         "exec xsa finetune {params.study} {output.record:q} --threads {threads} --log {log:q}"
+
+
+rule imported:
+    input:
+        unpack(flow.inputs("imported")),
+    output:
+        record=flow.record("imported"),
+    log:
+        flow.log("imported"),
+    threads: 1
+    params:
+        study=flow.study_of("imported"),
+    message:
+        "imported checkpoint {wildcards.result}"
+    shell:
+        "exec xsa imported {params.study} {output.record:q} --threads {threads} --log {log:q}"
+
+
+rule imported_chat:
+    input:
+        unpack(flow.inputs("imported_chat")),
+    output:
+        record=flow.record("imported_chat"),
+    log:
+        flow.log("imported_chat"),
+    threads: 1
+    params:
+        study=flow.study_of("imported_chat"),
+    message:
+        "imported chat model {wildcards.result}"
+    shell:
+        "exec xsa imported_chat {params.study} {output.record:q} --threads {threads} --log {log:q}"

@@ -17,6 +17,7 @@ _NAMES = {
     "optim.version": "Muon of",
     "horizon.ratio": "tokens per parameter",
     "model.sequence_len": "T",
+    "imported.path": "checkpoint",
 }
 
 

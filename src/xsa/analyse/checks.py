@@ -7,6 +7,7 @@ from typing import Any
 from xsa.analyse.arms import Arm, Grid
 from xsa.analyse.results import MEASUREMENTS, Results
 
+TRAINED = ("pretrain", "finetune")  # what an imported checkpoint stands in for
 _PHASES = ("step", "forward", "backward")
 
 
@@ -88,6 +89,7 @@ def missing(grid: Grid) -> list[dict[str, str]]:
         for cell in arm.cells.values():
             for stage in MEASUREMENTS:
                 asked = stage in taken and stage != "equivalence" and not (stage == "overhead" and arm.is_baseline)
+                asked = asked and not (stage in TRAINED and "imported" in cell.results)
                 if asked and stage not in cell.results:
                     gaps.append({"cell": cell.name, "shape": cell.shape, "stage": stage})
     return gaps
@@ -96,7 +98,8 @@ def missing(grid: Grid) -> list[dict[str, str]]:
 def not_taken(grid: Grid) -> list[str]:
     """Measurements that no cell of the study has."""
     taken = {stage for cell in grid.cells for stage in cell.results}
-    return [stage for stage in MEASUREMENTS if stage not in taken]
+    brought = TRAINED if "imported" in taken else ()
+    return [stage for stage in MEASUREMENTS if stage not in taken and stage not in brought]
 
 
 def environment(results: Results) -> dict[str, Any]:

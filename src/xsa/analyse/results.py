@@ -14,6 +14,8 @@ from xsa.store.job import Job, checked_file
 from xsa.store.record import read_record
 
 MEASUREMENTS = ("pretrain", "finetune", "bpb", "core", "chatcore", "attention", "overhead", "equivalence")
+# Checkpoints that were trained elsewhere; they stand in for the first two.
+IMPORTED = ("imported", "imported_chat")
 
 
 class Results:
@@ -22,7 +24,7 @@ class Results:
     def __init__(self, job: Job):
         self._folders = {
             (stage, folder.name): folder
-            for stage in MEASUREMENTS
+            for stage in (*IMPORTED, *MEASUREMENTS)
             if stage in job.inputs
             for folder in job.inputs_of(stage)
         }
@@ -38,11 +40,11 @@ class Results:
         return self._folders[stage, name]
 
     def json(self, cell: Cell, stage: str, file: str) -> Any:
-        """A JSON file of a result, or None where there is no such result."""
+        """A JSON file of a result, or None where there is no such result, or it came without that file."""
         return self._load(cell, stage, file, lambda path: json.loads(path.read_text(encoding="utf-8")))
 
     def parquet(self, cell: Cell, stage: str, file: str) -> pd.DataFrame | None:
-        """A parquet file of a result, or None where there is no such result."""
+        """A parquet file of a result, or None where there is no such result, or it came without that file."""
         return self._load(cell, stage, file, pd.read_parquet)
 
     def record(self, cell: Cell, stage: str) -> dict[str, Any] | None:
@@ -62,6 +64,9 @@ class Results:
         folder = self.folder(cell, stage)
         if folder is None:
             return None
+        record = read_record(folder)
+        if "adopted" in record and file not in record["files"]:
+            return None  # a checkpoint that was brought may lack its log
         path = checked_file(folder, file)
         if path not in self._read:
             try:

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from xsa.commands.options import CONTEXT, open_project, results_option
 from xsa.store.errors import UserError
 
+if TYPE_CHECKING:
+    from xsa.store.job import Job
+
 HELP = {
     "shard": "Bring one shard of text and check it.",
     "bundle": "Bring the CORE evaluation bundle.",
     "chatsets": "Bring the chat sets.",
     "tokenizer": "Train the tokenizer.",
+    "imported_tokenizer": "Take over the tokenizer of an imported checkpoint.",
     "tokens": "Encode one shard.",
     "rows": "Pack one shard's tokens into rows.",
     "pretrain": "Train one cell.",
     "finetune": "Fine-tune a trained cell on conversations.",
+    "imported": "Take over an imported checkpoint.",
+    "imported_chat": "Take over an imported chat model.",
     "bpb": "Measure bits per byte of a trained cell.",
     "core": "Measure CORE of a trained cell.",
     "chatcore": "Measure ChatCORE of a fine-tuned cell.",
@@ -63,17 +72,26 @@ def stage_verb(stage: str) -> click.Command:
     ) -> None:
         from xsa.study.execute import execute
 
-        results, result = _place(stage, result, results)
-        execute(
-            open_project(results),
-            study,
-            stage,
-            result,
-            device=device,
-            threads=threads,
-            micro_batch=micro_batch,
-            log=log,
-        )
+        def make(begin: Callable[[Job], None] = lambda job: None) -> None:
+            folder, name = _place(stage, result, results)
+            execute(
+                open_project(folder),
+                study,
+                stage,
+                name,
+                device=device,
+                threads=threads,
+                micro_batch=micro_batch,
+                log=log,
+                begin=begin,
+            )
+
+        if os.environ.get("WORLD_SIZE", "1") == "1":
+            make()
+        else:
+            from xsa.train.together import make_together
+
+            make_together(stage, make)
 
     return verb
 

@@ -11,9 +11,11 @@ from xsa.report.reading import Analysis
 # In the order in which a cell goes through them.
 STAGES = {
     "pretrain": "pretraining",
+    "imported": "the imported checkpoint",
     "bpb": "bits per byte",
     "core": "CORE",
     "finetune": "fine-tuning",
+    "imported_chat": "the imported chat model",
     "chatcore": "ChatCORE",
     "attention": "the attention diagnostics",
     "overhead": "the overhead",

@@ -56,6 +56,10 @@ def _result(analysis: Analysis, stage: str, name: str) -> dict[str, Any]:
 def _notes(stage: str, notes: dict[str, Any]) -> list[str]:
     """What a reader may want to know of how a stage ran; the record holds the rest."""
     told = []
+    if notes.get("origin") and stage in ("imported", "imported_chat"):
+        source = notes.get("source") or {}
+        file = f", file {source['file']}, SHA-256 {source['sha256']}" if source else ""
+        told.append(f"{stage_name(stage).capitalize()} is that of {notes['origin']}{file}; it was not trained here.")
     if notes.get("tokens_per_second"):
         how = {True: ", compiled", False: ", not compiled"}.get(notes.get("compiled"), "")
         why = f" ({notes['why']})" if notes.get("compiled") is False and notes.get("why") else ""
@@ -108,7 +112,7 @@ def shapes(analysis: Analysis) -> list[dict[str, Any]]:
                 "parameters": parameter_counts(model)["total"],
                 "tokens": trained_tokens(settings),
                 "steps": settings.get("steps"),
-                "batch_tokens": settings.get("batch_rows", 0) * model.sequence_len,
+                "batch_tokens": settings["batch_rows"] * model.sequence_len if "batch_rows" in settings else None,
             }
         )
     return found

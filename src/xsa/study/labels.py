@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 from xsa.study.architecture import ModelConfig
 from xsa.study.settings import CellSettings
 
@@ -34,3 +37,24 @@ def cell_label(settings: CellSettings, model: ModelConfig) -> str:
 def slug(text: str) -> str:
     """Plain letters, digits, dot, dash and underscore only, for names that go into paths and wildcards."""
     return "".join(letter if (letter.isascii() and letter.isalnum()) or letter in "._-" else "-" for letter in text)
+
+
+def told_apart(cells: list[tuple[str, str, dict[str, Any]]]) -> list[str]:
+    """Labels of a study's cells, given by label, shape and factors: where two are the same, shape and factors' values are added."""
+    labels = [label for label, _, _ in cells]
+    named = []
+    for label, shape, factors in cells:
+        if labels.count(label) > 1:
+            numbers = [each_once(other[path] for _, _, other in cells).index(value) for path, value in factors.items()]
+            label += f"-{slug(shape)}" + "".join(f".{number}" for number in numbers)
+        named.append(label)
+    return named
+
+
+def each_once(values: Iterable[Any]) -> list[Any]:
+    """Values in order, each the first time it comes; they need not be hashable."""
+    once: list[Any] = []
+    for value in values:
+        if value not in once:
+            once.append(value)
+    return once

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from xsa.store.errors import UserError
-from xsa.study.labels import arm_label, cell_label, shape_label, slug
+from xsa.study.imported import read_imported
+from xsa.study.labels import arm_label, cell_label, each_once, shape_label, slug, told_apart
 from xsa.study.lock import StagesLock
 from xsa.study.machine import torch_version
 from xsa.study.resolve import Resolved
@@ -33,6 +33,11 @@ class Cell:
     factors: dict[str, Any]
     settings: CellSettings
     results: dict[str, Result]
+
+    @property
+    def checkpoint(self) -> Result:
+        """The base model: what was trained here, or stands in for it."""
+        return self.results.get("pretrain") or self.results["imported"]
 
 
 class Plan:
@@ -64,66 +69,55 @@ class Plan:
                 cells[results] = cell
             elif twin.shape != cell.shape or cell.settings.xsa.alpha:
                 raise UserError(
-                    f"{self.loaded.path}: two cells are made of the same results ({cell.results['pretrain'].key}): "
+                    f"{self.loaded.path}: two cells are made of the same results ({cell.checkpoint.key}): "
                     f"{twin.shape} {twin.factors} and {cell.shape} {cell.factors}; remove one of them"
                 )
-        return self._told_apart(list(cells.values()))
-
-    def _told_apart(self, cells: list[Cell]) -> list[Cell]:
-        """Cells with labels of their own: where two have one label, the shape's name and the factors' values tell them apart."""
-        labels = [cell.label for cell in cells]
-        named = []
-        for cell in cells:
-            label = cell.label
-            if labels.count(label) > 1:
-                numbers = [
-                    _each_once(other.factors[path] for other in cells).index(value)
-                    for path, value in cell.factors.items()
-                ]
-                label += f"-{slug(cell.shape)}" + "".join(f".{number}" for number in numbers)
-            named.append(replace(cell, label=label))
-        return named
+        found = list(cells.values())
+        names = told_apart([(cell.label, cell.shape, cell.factors) for cell in found])
+        return [replace(cell, label=label) for cell, label in zip(found, names, strict=True)]
 
     def _cell(self, point: Point) -> Cell:
-        settings, resolved = point.settings, Resolved(point.settings, self.study.run.requires)
-        label = cell_label(settings, resolved.model)
-        tokenizer = self._tokenizer(settings, resolved)
+        brought = read_imported(point.settings, self.loaded.root, self._hashes)
+        settings = brought.settings if brought else point.settings
+        resolved = Resolved(settings, self.study.run.requires)
+        label = brought.label if brought else cell_label(settings, resolved.model)
+        tokenizer = brought.tokenizer(self._result) if brought else self._tokenizer(settings, resolved)
         validation = self._rows(settings, resolved, tokenizer, -1)
-        pretrain = self._result(
-            "pretrain",
-            label,
-            resolved.pretrain(),
-            rows=self._training_rows(settings, resolved, tokenizer),
-            validation=validation,
-            tokenizer=tokenizer,
-        )
-        results, want = {"pretrain": pretrain}, settings.evaluate
+        if brought:
+            base = brought.checkpoint(self._result, "imported", tokenizer)
+        else:
+            rows = self._training_rows(settings, resolved, tokenizer)
+            told = resolved.pretrain()
+            base = self._result("pretrain", label, told, rows=rows, validation=validation, tokenizer=tokenizer)
+        results, want = {base.stage: base}, settings.evaluate
         if want.bpb:
             results["bpb"] = self._result(
-                "bpb", label, resolved.bpb(), checkpoint=pretrain, validation=validation, tokenizer=tokenizer
+                "bpb", label, resolved.bpb(), checkpoint=base, validation=validation, tokenizer=tokenizer
             )
         if want.core:
             bundle = self._sets("bundle", settings.bundle)
             results["core"] = self._result(
-                "core", label, resolved.core(), checkpoint=pretrain, bundle=bundle, tokenizer=tokenizer
+                "core", label, resolved.core(), checkpoint=base, bundle=bundle, tokenizer=tokenizer
             )
         if want.chatcore:
             chatsets = self._sets("chatsets", settings.chatsets)
-            finetune = self._result(
-                "finetune", label, resolved.finetune(), checkpoint=pretrain, chatsets=chatsets, tokenizer=tokenizer
-            )
-            results["finetune"] = finetune
+            if brought:
+                chat = brought.checkpoint(self._result, "imported_chat", tokenizer)
+            else:
+                told = resolved.finetune()
+                chat = self._result("finetune", label, told, checkpoint=base, chatsets=chatsets, tokenizer=tokenizer)
+            results[chat.stage] = chat
             results["chatcore"] = self._result(
-                "chatcore", label, resolved.chatcore(), checkpoint=finetune, chatsets=chatsets, tokenizer=tokenizer
+                "chatcore", label, resolved.chatcore(), checkpoint=chat, chatsets=chatsets, tokenizer=tokenizer
             )
         if want.attention:
             results["attention"] = self._result(
-                "attention", label, resolved.attention(), checkpoint=pretrain, validation=validation
+                "attention", label, resolved.attention(), checkpoint=base, validation=validation
             )
         if want.overhead and resolved.model.alpha:
             results["overhead"] = self._result("overhead", arm_label(resolved.model), resolved.overhead())
         if want.equivalence:
-            first = self._training_rows(settings, resolved, tokenizer)[:1]
+            first = [self._rows(settings, resolved, tokenizer, 0)]
             results["equivalence"] = self._result(
                 "equivalence",
                 f"{shape_label(resolved.model)}-{settings.optim.matrix}",
@@ -277,7 +271,7 @@ class Plan:
             study=study.name,
             title=study.title,
             question=study.question,
-            factors={path: tuple(_each_once(cell.factors[path] for cell in self.cells)) for path in study.factors},
+            factors={path: tuple(each_once(cell.factors[path] for cell in self.cells)) for path in study.factors},
             baseline=self.loaded.baseline,
             cells=tuple(self._cell_facts(cell) for cell in self.cells),
         )
@@ -296,14 +290,6 @@ class Plan:
             "shape": cell.shape,
             "factors": dict(cell.factors),
             "data": cell.settings.data.kind,
-            "settings": cell.results["pretrain"].recipe["settings"],
+            "settings": cell.checkpoint.recipe["settings"],
             "results": {stage: result.key for stage, result in cell.results.items()},
         }
-
-
-def _each_once(values: Iterable[Any]) -> list[Any]:
-    once: list[Any] = []
-    for value in values:
-        if value not in once:
-            once.append(value)
-    return once

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from xsa.store.errors import UserError
 from xsa.study.architecture import ModelConfig
 from xsa.study.machine import has_compiler, has_cuda
@@ -34,10 +36,23 @@ class Resolved:
         self.dtype = self._dtype()
         auto = self.cuda or has_compiler()
         self.compile = auto if cell.precision.compile == "auto" else cell.precision.compile
-        self.horizon: Horizon = horizon(self.model, cell.horizon, cell.optim)
-        T = cell.model.sequence_len
-        self.batch_rows = _whole_rows(self.horizon.batch_tokens, T, "horizon.batch_tokens")
-        self.optim = OptimStage(
+        self.schedule = ScheduleStage(**cell.schedule.model_dump())
+
+    @cached_property
+    def horizon(self) -> Horizon:
+        """How long and how fast a cell is trained; a cell that is not trained has no use for it."""
+        return horizon(self.model, self.cell.horizon, self.cell.optim)
+
+    @cached_property
+    def batch_rows(self) -> int:
+        """Rows a step."""
+        return _whole_rows(self.horizon.batch_tokens, self.cell.model.sequence_len, "horizon.batch_tokens")
+
+    @cached_property
+    def optim(self) -> OptimStage:
+        """Rates for the horizon and the batch."""
+        cell = self.cell
+        return OptimStage(
             matrix=cell.optim.matrix,
             # Muon's month is without effect where Muon is not used.
             version=cell.optim.version if cell.optim.matrix == "muon" else "may2026",
@@ -47,7 +62,6 @@ class Resolved:
             scalar_lr=self.horizon.scalar_lr,
             weight_decay=self.horizon.weight_decay,
         )
-        self.schedule = ScheduleStage(**cell.schedule.model_dump())
 
     def tokenizer(self) -> TokenizerStage:
         settings = self.cell.tokenizer

@@ -127,6 +127,14 @@ class RowSettings(Settings):
     tokenizer_batch: int = Field(128, ge=1, description="documents added to the buffer at a time")
 
 
+class ImportedSettings(Settings):
+    """A checkpoint trained elsewhere, measured in place of a trained one."""
+
+    path: str | None = Field(
+        None, description="folder that `xsa import-nanochat` made; null for a cell that is trained here"
+    )
+
+
 # --- model and training -------------------------------------------------------------------------------------------
 
 
@@ -290,6 +298,7 @@ class CellSettings(Settings):
     chatsets: Sets = PublishedSets(kind="published")
     tokenizer: TokenizerSettings = TokenizerSettings()
     rows: RowSettings = RowSettings()
+    imported: ImportedSettings = added(ImportedSettings())
     model: ModelSettings
     xsa: XsaSettings = XsaSettings()
     optim: OptimSettings = OptimSettings()
@@ -315,7 +324,9 @@ class RunSettings(Settings):
     micro_batch: int | None = Field(None, ge=1, description="rows a device takes at once; null for what memory allows")
     save_minutes: float = Field(10.0, gt=0, description="minutes between two saved states of a training job")
     gpu: str | None = added(
-        None, min_length=1, description="GPU model that costs are reckoned for, e.g. H100; null for the one that is here"
+        None,
+        min_length=1,
+        description="GPU model that costs are reckoned for, e.g. H100; null for the one that is here",
     )
     gpu_hour_price: float = added(3.0, ge=0, description="price of a GPU-hour in costs, by default US dollars")
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from xsa.study.architecture import flops_per_token, parameter_counts
-from xsa.study.plan import Plan
+from xsa.study.plan import Cell, Plan
 from xsa.study.result import Result
 
 # Dense bf16 rate of an H100, and the share of it that nanochat reaches in bf16 at depths 12 and 16 (seen by others).
@@ -19,15 +19,9 @@ def cells_as_text(plan: Plan, results: Path) -> str:
     """One block a cell: where it stands in the grid, what it costs, and its results, finished ones marked."""
     lines = [f"{plan.study.name}: {plan.study.title}", _totals(plan, results), ""]
     for cell in plan.cells:
-        told = cell.results["pretrain"].settings
-        tokens = told.steps * told.batch_rows * told.model.sequence_len
         factors = ", ".join(f"{path} {value}" for path, value in cell.factors.items())
         lines.append(f"{cell.label}  ({cell.shape}; {factors})")
-        lines.append(
-            f"  {parameter_counts(told.model)['total']:,} parameters, {told.steps:,} steps of "
-            f"{told.batch_rows * told.model.sequence_len:,} tokens = {tokens:,} tokens, "
-            f"{tokens * flops_per_token(told.model):.2e} FLOPs, {told.dtype}{', compiled' if told.compile else ''}"
-        )
+        lines.append(f"  {parameter_counts(cell.checkpoint.settings.model)['total']:,} parameters, {_training(cell)}")
         lines += [f"  {_mark(result, results)} {stage:<12} {result.key}" for stage, result in cell.results.items()]
         lines.append("")
     shown = {(result.stage, result.key) for cell in plan.cells for result in cell.results.values()}
@@ -46,9 +40,22 @@ def cells_as_text(plan: Plan, results: Path) -> str:
     return "\n".join(lines)
 
 
+def _training(cell: Cell) -> str:
+    """What training the cell takes."""
+    if "pretrain" not in cell.results:
+        return f"trained elsewhere: {cell.settings.imported.path}"
+    told = cell.results["pretrain"].settings
+    batch = told.batch_rows * told.model.sequence_len
+    tokens = told.steps * batch
+    return (
+        f"{told.steps:,} steps of {batch:,} tokens = {tokens:,} tokens, {tokens * flops_per_token(told.model):.2e} FLOPs, "
+        f"{told.dtype}{', compiled' if told.compile else ''}"
+    )
+
+
 def _totals(plan: Plan, results: Path) -> str:
     """How many cells and results there are, and what training all of them computes."""
-    trained = {cell.results["pretrain"].key: cell.results["pretrain"].settings for cell in plan.cells}
+    trained = {one.key: one.settings for cell in plan.cells if (one := cell.results.get("pretrain"))}
     flops = sum(
         told.steps * told.batch_rows * told.model.sequence_len * flops_per_token(told.model)
         for told in trained.values()

@@ -89,6 +89,19 @@ class HashCache:
         self._remember(path, found)
         return found
 
+    def imported(self, root: Path, path: str, key: str) -> dict[str, Any]:
+        """Of the imported folder that the setting `key` names: `sha256` of its tokenizer, base and chat, and their `models`."""
+        folder = root / path
+        if not folder.is_dir() and path in self._folders:
+            return self._folders[path]
+        kinds = ["base", *(["chat"] if (folder / "chat").is_dir() else [])]
+        found = {
+            "sha256": {kind: self.folder_sha256(folder / kind, key) for kind in ("tokenizer", *kinds)},
+            "models": {kind: _model_of(folder / kind / "config.json", key) for kind in kinds},
+        }
+        self._remember(path, found)
+        return found
+
     def folder_sha256(self, folder: Path, key: str) -> str:
         """One hash over the names and contents of all files below a folder, hidden ones left out.
 
@@ -115,6 +128,14 @@ class HashCache:
         if self._folders.get(path) != value:
             self._folders[path] = value
             self._new = True
+
+
+def _model_of(path: Path, key: str) -> dict[str, Any]:
+    """The model that a checkpoint's config.json names, unchecked."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))["model"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{key}: {path} cannot be read ({error!r}); import the checkpoint again") from None
 
 
 def _plain_name(path: Path) -> str:

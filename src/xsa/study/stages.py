@@ -47,6 +47,10 @@ class TokenizerStage(Settings):
     doc_cap: int
 
 
+class ImportedTokenizerStage(Settings):
+    sha256: str  # of names and contents of the folder (`sources.HashCache.folder_sha256`)
+
+
 class TokensStage(Settings):
     pass
 
@@ -87,6 +91,13 @@ class PretrainStage(Settings):
     validation_every: int
     validation_rows: int
     tokens_per_shard: int  # stated by the dataset; with it the number of shards follows
+
+
+class ImportedStage(Settings):
+    """A checkpoint that was trained elsewhere: of `imported` the base model, of `imported_chat` the fine-tuned one."""
+
+    sha256: str  # as of ImportedTokenizerStage
+    model: ModelConfig
 
 
 class FinetuneStage(Settings):
@@ -169,13 +180,17 @@ class ReportStage(Settings):
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage's name, its settings, the function that does the work (`module:function`), and what it needs."""
+    """A stage's name, its settings, the function that does the work (`module:function`), and what it needs.
+
+    several: whether several processes, started by torchrun, may make one result together.
+    """
 
     name: str
     settings: type[BaseModel]
     entry: str
     torch: bool = False
     gpu: bool = False
+    several: bool = False
 
 
 STAGES: dict[str, Stage] = {
@@ -185,11 +200,14 @@ STAGES: dict[str, Stage] = {
         Stage("bundle", SetsStage, "xsa.data.sets:bundle"),
         Stage("chatsets", SetsStage, "xsa.data.sets:chatsets"),
         Stage("tokenizer", TokenizerStage, "xsa.data.tokenizer:tokenizer"),
+        Stage("imported_tokenizer", ImportedTokenizerStage, "xsa.data.imported:imported_tokenizer"),
         Stage("tokens", TokensStage, "xsa.data.tokens:tokens"),
         Stage("rows", RowsStage, "xsa.data.rows:rows"),
-        Stage("pretrain", PretrainStage, "xsa.train.pretrain:pretrain", torch=True, gpu=True),
-        Stage("finetune", FinetuneStage, "xsa.train.finetune:finetune", torch=True, gpu=True),
-        Stage("bpb", BpbStage, "xsa.evaluate.bpb:bpb", torch=True, gpu=True),
+        Stage("pretrain", PretrainStage, "xsa.train.pretrain:pretrain", torch=True, gpu=True, several=True),
+        Stage("finetune", FinetuneStage, "xsa.train.finetune:finetune", torch=True, gpu=True, several=True),
+        Stage("imported", ImportedStage, "xsa.train.imported:imported", torch=True),
+        Stage("imported_chat", ImportedStage, "xsa.train.imported:imported", torch=True),
+        Stage("bpb", BpbStage, "xsa.evaluate.bpb:bpb", torch=True, gpu=True, several=True),
         Stage("core", CoreStage, "xsa.evaluate.core:core", torch=True, gpu=True),
         Stage("chatcore", ChatcoreStage, "xsa.evaluate.chatcore:chatcore", torch=True, gpu=True),
         Stage("attention", AttentionStage, "xsa.diagnose.attention:attention", torch=True, gpu=True),
