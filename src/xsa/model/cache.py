@@ -69,7 +69,10 @@ class KVCache:
                 f"a row would hold {longest} tokens, but this cache was made for max_len = {self.max_len}; "
                 "make it longer or cut the prompt"
             )
-        need, have = self.longest + n, self._tokens_BS.size(1)
+        self._make_room(self.longest + n)
+
+    def _make_room(self, need: int) -> None:
+        have = self._tokens_BS.size(1)
         if need > have:
             grown = -(-max(need, min(2 * have, self.max_len)) // BLOCK) * BLOCK
             self._k = [_grow(k, grown) for k in self._k]
@@ -113,6 +116,18 @@ class KVCache:
         other._tokens_BS = self._tokens_BS[:, : self.longest][index]
         other._set_lengths([self.lengths[row] for row in rows])
         return other
+
+    def put(self, rows: Sequence[int], other: KVCache, other_rows: Sequence[int]) -> None:
+        """Put rows of another cache in the place of rows of this one: what stood there is forgotten."""
+        self._make_room(other.longest)
+        into, out_of = (torch.tensor(list(index), dtype=torch.long, device=self.device) for index in (rows, other_rows))
+        pairs = [*zip(self._k, other._k, strict=True), *zip(self._v, other._v, strict=True)]
+        for mine, theirs in [*pairs, (self._tokens_BS, other._tokens_BS)]:
+            mine[into, : other.longest] = theirs[out_of, : other.longest]
+        lengths = list(self.lengths)
+        for row, other_row in zip(rows, other_rows, strict=True):
+            lengths[row] = other.lengths[other_row]
+        self._set_lengths(lengths)
 
     def truncate(self, lengths: Sequence[int] | Tensor) -> None:
         """Forget, in place, all but the first lengths[b] tokens of row b.
