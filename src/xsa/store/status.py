@@ -132,7 +132,7 @@ def _sentence(error: BaseException) -> str:
     if isinstance(error, SystemExit | KeyboardInterrupt):
         return ""
     said = "".join(traceback.format_exception_only(error)).strip()
-    frames = traceback.extract_tb(error.__traceback__)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
     own = [frame for frame in frames if f"{os.sep}xsa{os.sep}" in frame.filename] or frames
     where = f" ({Path(own[-1].filename).name}:{own[-1].lineno}, in {own[-1].name})" if own else ""
     return said + where

@@ -139,9 +139,9 @@ def _tally(found: list[str]) -> str:
 def _table(cells: list[Cell], told: dict[str, dict[str, State]], stages: list[str], width: int, rows: int) -> list[str]:
     label = min(max(len(cell.label) for cell in cells), LABEL)
     # A narrow terminal gets the first letters of the stages' names.
-    short = width < label + 2 + sum(max(len(stage), 5) + 2 for stage in stages) + 20
-    heads = [stage[:5] if short else stage for stage in stages]
-    widths = [max(len(head), 5) for head in heads]
+    short = width < label + 2 + sum(max(len(stage), 4) + 2 for stage in stages) + 20
+    heads = [stage[:4] if short else stage for stage in stages]
+    widths = [max(len(head), 4) for head in heads]
     lines = ["  ".join([" " * label, *(head.ljust(size) for head, size in zip(heads, widths, strict=True))]).rstrip()]
     for group in _groups(cells, told, fold=len(cells) > rows):
         one = told[group[0].label]
@@ -152,7 +152,7 @@ def _table(cells: list[Cell], told: dict[str, dict[str, State]], stages: list[st
             _padded(one.get(stage), size) if stage in one else " " * size
             for stage, size in zip(stages, widths, strict=True)
         ]
-        room = max(width - label - 2 - sum(size + 2 for size in widths), 16)
+        room = max(width - label - 2 - sum(size + 2 for size in widths), 0)
         lines.append("  ".join([_cut(name, label).ljust(label), *marks, _cut(note, room)]).rstrip())
     return lines
 
@@ -259,7 +259,7 @@ def _ended(group: list[State]) -> list[str]:
 def _padded(state: State | None, size: int) -> str:
     text, progress = MARKS[state.state][0], state.progress
     if state.state == "running" and progress and progress["total"]:
-        text += f" {min(99, 100 * progress['done'] // progress['total'])}%"
+        text += f"{min(99, 100 * progress['done'] // progress['total'])}%"
     return click.style(text, fg=MARKS[state.state][1]) + " " * (size - len(text))
 
 
@@ -269,7 +269,7 @@ def _mark(name: str) -> str:
 
 
 def _cut(text: str, size: int) -> str:
-    return text if len(text) <= size else text[: size - 1] + "…"
+    return text if len(text) <= size else text[: size - 1] + "…" if size > 8 else ""
 
 
 def _clock(seconds: float) -> str:
