@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from xsa.model.nanochat import NanoChat
+from xsa.optim.adamw import AdamW
+from xsa.optim.muon import Muon
 from xsa.optim.muon_adamw import MuonAdamW
 from xsa.study.architecture import ModelConfig
 from xsa.study.stages import OptimStage
@@ -56,3 +58,11 @@ def train_step(model: NanoChat, optimizer: MuonAdamW, seed: int) -> float:
     loss.backward()
     optimizer.step()
     return loss.item()
+
+
+def move(group: AdamW | Muon, *rates: float) -> None:
+    """One update of a group by itself, as `MuonAdamW` makes it of all."""
+    group.start_sum()
+    group.finish_sum()
+    group.start_step(*rates)
+    group.finish_step()

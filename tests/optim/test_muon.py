@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from tests.optim.conftest import move
 from xsa.optim.muon import Muon, equilibrate_rows, even_variance, orthogonalise, snap_norm
 
 TRIPLES = [  # Polar Express, arXiv 2505.16932
@@ -63,7 +64,7 @@ def test_steps_are_those_of_the_formulae(shape, version, dtype, tolerance):
             state[index] = written_out(
                 state[index][0], gradient.double(), *state[index][1:], version, 0.02 * multiplier, mu, decay
             )
-        muon.step(multiplier, mu, decay)
+        move(muon, multiplier, mu, decay)
         for matrix, (expected, _, _) in zip(matrices, state, strict=True):
             assert (matrix.double() - expected).abs().max() <= tolerance * expected.abs().max()
 
@@ -131,10 +132,10 @@ def test_a_gradient_of_zero_moves_nothing_and_stays_finite(version):
     before = p.detach().clone()
     muon = Muon(["p"], [p], 0.02, version, torch.float32)
     p.grad = torch.zeros(8, 4)
-    muon.step(1.0, 0.9, 0.0)
+    move(muon, 1.0, 0.9, 0.0)
     assert torch.equal(p, before)
     p.grad = draw(8, 4, seed=1)
-    muon.step(1.0, 0.9, 0.1)
+    move(muon, 1.0, 0.9, 0.1)
     assert p.isfinite().all()
 
 
@@ -144,7 +145,7 @@ def test_decay_spares_what_the_update_pushes_outwards():
     for decay in (0.0, 0.5):
         p = torch.nn.Parameter(start.clone())
         p.grad = draw(16, 16, seed=1)
-        Muon(["p"], [p], 0.02, "may2026", torch.float32).step(1.0, 0.9, decay)
+        move(Muon(["p"], [p], 0.02, "may2026", torch.float32), 1.0, 0.9, decay)
         after[decay] = p.detach()
     inwards = (start - after[0.0]) * start >= 0
     expected = after[0.0] - 0.02 * 0.5 * start * inwards

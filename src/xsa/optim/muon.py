@@ -10,6 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from xsa.optim.sharding import Sharding
+
 # Polar Express (Amsel et al., arXiv 2505.16932): the best polynomial of each of 5 iterations, for a safety factor of 2 %.
 POLAR_EXPRESS = (
     (8.156554524902461, -22.48329292557795, 15.878769915207462),
@@ -70,37 +72,68 @@ def _norm(x_NRC: Tensor) -> Tensor:
 class Muon:
     """Momentum, variance and update of all matrices of one shape, held stacked so that they move in one batch.
 
+    Each matrix is one rank's: a rank holds the state of its own ones and moves those. An update is `start_sum`, `finish_sum`,
+    `start_step`, `finish_step`; what starts runs on while other groups start theirs.
+
     orthogonal_dtype: bfloat16 or better; state is held in the matrices' own dtype.
     """
 
     def __init__(
-        self, names: list[str], matrices: list[Tensor], lr: float, version: str, orthogonal_dtype: torch.dtype
+        self,
+        names: list[str],
+        matrices: list[Tensor],
+        lr: float,
+        version: str,
+        orthogonal_dtype: torch.dtype,
+        sharding: Sharding = Sharding(),  # noqa: B008 - immutable
     ):
         self.names, self.matrices, self.lr, self.version = names, matrices, lr, version
-        self.orthogonal_dtype = orthogonal_dtype
+        self.orthogonal_dtype, self.sharding = orthogonal_dtype, sharding
+        self.own = sharding.own(len(matrices))
         rows, columns = matrices[0].shape
         self.shape_factor = max(1.0, rows / columns) ** 0.5
-        self.momentum_NRC = torch.zeros_like(torch.stack(tuple(matrices)))
+        self.momentum_NRC = matrices[0].new_zeros(self.own.stop - self.own.start, rows, columns)
         per_row = (rows, 1) if rows >= columns else (1, columns)
-        self.variance = self.momentum_NRC.new_zeros(len(matrices), *per_row)
+        self.variance = self.momentum_NRC.new_zeros(len(self.momentum_NRC), *per_row)
+        self.gradients: list[Tensor] = []
+
+    def start_sum(self) -> None:
+        """Begin to add up the matrices' `.grad` over ranks."""
+        self._sum = self.sharding.sum_stack([matrix.grad for matrix in self.matrices])
+
+    def finish_sum(self) -> None:
+        """Set `gradients`: the sums, of this rank's own matrices."""
+        self.gradients = self._sum()
+        del self._sum
 
     @torch.no_grad()
-    def step(self, lr_multiplier: float, momentum: float, weight_decay: float) -> None:
-        """One update. Decay is cautious: an entry decays only where the update does not push it outwards.
+    def start_step(self, lr_multiplier: float, momentum: float, weight_decay: float) -> None:
+        """Update this rank's matrices and begin to send them to the others.
 
+        Decay is cautious: an entry decays only where the update does not push it outwards.
         p ← p − L·X − L·weight_decay·p·[X·p ≥ 0], L = lr · lr_multiplier · √max(1, R/C).
         """
-        gradient = torch.stack([matrix.grad for matrix in self.matrices])
-        self.momentum_NRC.lerp_(gradient, 1 - momentum)
-        u = gradient.lerp_(self.momentum_NRC, momentum)  # Nesterov's look ahead
+        p_NRC = torch.zeros_like(self.momentum_NRC)
+        if self.gradients:
+            p_NRC = torch.stack(self.matrices[self.own])
+            x_NRC = self._direction(torch.stack(self.gradients), momentum)
+            if weight_decay:
+                x_NRC = torch.where(x_NRC * p_NRC >= 0, x_NRC.add(p_NRC, alpha=weight_decay), x_NRC)
+            p_NRC.sub_(x_NRC, alpha=self.lr * lr_multiplier * self.shape_factor)
+        self._join = self.sharding.join(p_NRC, len(self.matrices))
+
+    @torch.no_grad()
+    def finish_step(self) -> None:
+        """Set the matrices to what their owners made of them."""
+        torch._foreach_copy_(self.matrices, self._join().unbind(0))
+        del self._join
+
+    def _direction(self, gradient_NRC: Tensor, momentum: float) -> Tensor:
+        """The orthogonalised update of this rank's matrices; state moves on, and `gradient_NRC` is used up."""
+        self.momentum_NRC.lerp_(gradient_NRC, 1 - momentum)
+        u_NRC = gradient_NRC.lerp_(self.momentum_NRC, momentum)  # Nesterov's look ahead
         if self.version == "jul2026":
-            x = snap_norm(orthogonalise(equilibrate_rows(u), self.orthogonal_dtype))
+            x_NRC = snap_norm(orthogonalise(equilibrate_rows(u_NRC), self.orthogonal_dtype))
         else:
-            x = orthogonalise(u, self.orthogonal_dtype)
-        x = even_variance(x, self.variance)
-        rate = self.lr * lr_multiplier * self.shape_factor
-        p = torch.stack(list(self.matrices))
-        if weight_decay:
-            x = torch.where(x * p >= 0, x.add(p, alpha=weight_decay), x)
-        p.sub_(x, alpha=rate)
-        torch._foreach_copy_(self.matrices, p.unbind(0))
+            x_NRC = orthogonalise(u_NRC, self.orthogonal_dtype)
+        return even_variance(x_NRC, self.variance)

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,7 +29,9 @@ from xsa.study.stages import STAGES
 _PACKAGES = ("xsa", "torch", "numpy", "pyarrow", "tiktoken", "rustbpe", "pandas", "scipy", "matplotlib", "snakemake")
 
 
-def produce(job: Job, recipe: dict[str, Any], digest: str, code: str) -> Path:
+def produce(
+    job: Job, recipe: dict[str, Any], digest: str, code: str, begin: Callable[[Job], None] = lambda job: None
+) -> Path:
     """Run the stage of `job` and put its result at `job.out`; return that folder.
 
     A result that is there and whole is kept, and only its record is written again (Snakemake deletes the record of a
@@ -36,7 +39,7 @@ def produce(job: Job, recipe: dict[str, Any], digest: str, code: str) -> Path:
 
     Raises UserError for what the user can mend: someone else makes this result now, the disk is full, or what the
     stage itself refuses. Nothing is left at `job.out` then but what had been there. `code` is the fingerprint of the
-    stage's code, for the record.
+    stage's code, for the record. `begin` is called with the job just before the stage runs, where it does run.
     """
     final = job.out
     results = final.parent.parent
@@ -49,14 +52,14 @@ def produce(job: Job, recipe: dict[str, Any], digest: str, code: str) -> Path:
                 _write_records(final, read_record(final))
                 job.progress.say(f"is there already and whole; record written again in {final}")
             else:
-                _make(job, recipe, digest, code, final)
+                _make(job, recipe, digest, code, final, begin)
             shutil.rmtree(job.state, ignore_errors=True)
     except OSError as error:
         raise disk_error(error, final) from error
     return final
 
 
-def _make(job: Job, recipe: dict[str, Any], digest: str, code: str, final: Path) -> None:
+def _make(job: Job, recipe: dict[str, Any], digest: str, code: str, final: Path, begin: Callable[[Job], None]) -> None:
     """Run the stage in a private folder, record what it wrote, and rename the folder to `final`."""
     for leftover in final.parent.glob(f".{final.name}.*.part"):
         shutil.rmtree(leftover)
@@ -64,7 +67,8 @@ def _make(job: Job, recipe: dict[str, Any], digest: str, code: str, final: Path)
     try:
         job.out.mkdir(parents=True)
         started, begun = datetime.now(UTC), time.perf_counter()
-        notes = _entry(job.stage)(job) or {}
+        begin(job)
+        notes = run_stage(job)
         record = {
             "stage": job.stage,
             "label": job.label,
@@ -94,6 +98,11 @@ def _write_records(folder: Path, record: dict[str, Any]) -> None:
     """The record twice: one that Snakemake may delete, one that it does not know."""
     write_json(folder / WHOLE, record)
     write_json(folder / RECORD, record)
+
+
+def run_stage(job: Job) -> dict[str, Any]:
+    """Call the function of the job's stage, which fills `job.out`; the notes that it gives for the record."""
+    return _entry(job.stage)(job) or {}
 
 
 def _entry(stage: str):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 from xsa.store.errors import UserError
@@ -11,7 +12,7 @@ from xsa.store.produce import produce
 from xsa.store.progress import Progress
 from xsa.store.record import read_record
 from xsa.store.status import JobStatus
-from xsa.study.machine import has_cuda
+from xsa.study.machine import has_cuda, torch_version
 from xsa.study.plan import Plan
 from xsa.study.project import Project
 from xsa.study.result import Result
@@ -29,8 +30,9 @@ def execute(
     threads: int | None = None,
     micro_batch: int | None = None,
     log: Path | None = None,
+    begin: Callable[[Job], None] = lambda job: None,
 ) -> Path:
-    """Make the result `name` (label, or label@digest) of `stage`; return its folder.
+    """Make the result `name` (label, or label@digest) of `stage`; return its folder. `begin`: see `produce`.
 
     Raises UserError when the study has no such result, its stage's code is not what the lock says, or an input is
     not there yet (naming the verb that makes it).
@@ -38,6 +40,7 @@ def execute(
     results = project.results
     plan, result = _named(project, study, stage, name)
     project.lock.check({stage})
+    _check_torch(result)
     for upstream in result.upstream():
         if not (upstream.folder(results) / "record.json").exists():
             raise UserError(
@@ -69,12 +72,22 @@ def execute(
         progress=Progress.terminal(f"{stage} {result.label}", log),
     )
     try:
-        folder = produce(job, result.recipe, result.digest, project.lock.fingerprint(stage))
+        folder = produce(job, result.recipe, result.digest, project.lock.fingerprint(stage), begin)
     except Exception as error:
         job.progress.note(str(error) if isinstance(error, UserError) else traceback.format_exc())
         raise
     job.progress.say(f"done: {folder}")
     return folder
+
+
+def _check_torch(result: Result) -> None:
+    """UserError where a recipe names a version of torch that is not the one installed."""
+    wanted = result.recipe.get("torch")
+    if wanted and wanted != torch_version():
+        raise UserError(
+            f"{result.stage} {result.label} is to be made by torch {wanted} (identity.torch of its study), and "
+            f"{torch_version() or 'none'} is installed; install that version, or change identity.torch"
+        )
 
 
 def _named(project: Project, study: str, stage: str, name: str) -> tuple[Plan, Result]:

@@ -9,14 +9,15 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import safetensors
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from xsa.data.tokenizer import Tokenizer
 from xsa.model.nanochat import NanoChat
@@ -53,9 +54,15 @@ class Checkpoint(NamedTuple):
 
 
 def write_checkpoint(folder: Path, model: NanoChat, optimizer: MuonAdamW, config: CheckpointConfig) -> None:
-    """Write the three files. OSError where the disk refuses (`xsa.store.produce` turns that into a sentence)."""
+    """Write the three files; all ranks call this, and the first writes, the same whatever their number.
+
+    OSError where the disk refuses (`xsa.store.produce` turns that into a sentence).
+    """
+    moments = optimizer.state_dict_flat()
+    if optimizer.sharding.rank:
+        return
     save_tensors(folder / MODEL, model.state_dict())
-    save_tensors(folder / OPTIMIZER, optimizer.state_dict_flat())
+    save_tensors(folder / OPTIMIZER, moments)
     write_json(folder / CONFIG, config.model_dump(mode="json"))
 
 
@@ -167,11 +174,15 @@ def check_weights(model: torch.nn.Module, tensors: Mapping[str, torch.Tensor], p
 
 
 def load_optimizer(path: Path, optimizer: MuonAdamW) -> None:
-    """Load moments and step count into `optimizer`. UserError where the file is damaged or of another model."""
-    try:
-        optimizer.load_state_dict_flat(load_tensors(path))
-    except ValueError as error:
-        raise UserError(f"{path}: {error}; give the optimizer state that was saved with this model") from None
+    """Load moments and step count into `optimizer`, one tensor at a time, each rank its own slices.
+
+    UserError where the file is damaged or of another model.
+    """
+    with open_tensors(path) as tensors:
+        try:
+            optimizer.load_state_dict_flat(tensors)
+        except ValueError as error:
+            raise UserError(f"{path}: {error}; give the optimizer state that was saved with this model") from None
 
 
 def save_tensors(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
@@ -189,14 +200,39 @@ def save_tensors(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
 
 def load_tensors(path: Path) -> dict[str, torch.Tensor]:
     """Tensors of a safetensors file. UserError where it is missing, cut short or not of that format."""
+    with open_tensors(path) as tensors:
+        return dict(tensors)
+
+
+class _Tensors(Mapping):
+    """The tensors of an open safetensors file; each is read when it is asked for."""
+
+    def __init__(self, file: Any):
+        self._file, self._names = file, tuple(file.keys())
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        return self._file.get_tensor(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+@contextmanager
+def open_tensors(path: Path) -> Iterator[Mapping[str, torch.Tensor]]:
+    """The tensors of a safetensors file by name, read one by one. UserError as for `load_tensors`."""
     try:
-        return load_file(path)
+        file = safetensors.safe_open(path, framework="pt")
     except FileNotFoundError:
         raise UserError(f"{path} is missing; bring the file back, or make this result again") from None
     except safetensors.SafetensorError as error:
         raise UserError(
             f"{path} is damaged or cut short ({error}); bring a whole copy back, or make this result again"
         ) from None
+    with file as opened:
+        yield _Tensors(opened)
 
 
 def as_dtype(dtype: torch.dtype | str) -> torch.dtype:

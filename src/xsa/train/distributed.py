@@ -1,26 +1,23 @@
 """Several processes that train one model: who they are, sums over them, and proof that they agree.
 
-Processes are those that `torchrun` starts (RANK, WORLD_SIZE and LOCAL_RANK in the environment); without it there is one.
 Every process holds the whole model. A step's rows are split into contiguous parts, one a rank, every rank divides its
-loss by the target count of the *whole* batch, and gradients are summed: N ranks compute what one computes.
+loss by the target count of the *whole* batch, and gradients are summed: N ranks compute what one computes. How the
+processes come together is `xsa.train.together`'s; without it there is one.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 
+from xsa.optim.sharding import Sharding
 from xsa.store.errors import UserError
-
-# Rank 0 packs conversations and hashes files while the others wait; the library's ten minutes are too few for that.
-_PATIENCE = timedelta(hours=4)
 
 
 @dataclass(frozen=True)
@@ -36,6 +33,11 @@ class Ranks:
         """True in the one process that writes files and speaks."""
         return self.rank == 0
 
+    @property
+    def sharding(self) -> Sharding:
+        """How the optimizer's state is cut over the ranks."""
+        return Sharding(self.rank, self.world)
+
     def part(self, rows: int) -> tuple[int, int]:
         """First row and end of this rank's contiguous part of a batch of `rows`. UserError where they do not divide."""
         if rows % self.world:
@@ -45,21 +47,6 @@ class Ranks:
             )
         size = rows // self.world
         return self.rank * size, (self.rank + 1) * size
-
-    def sum_gradients(self, parameters: Iterable[torch.nn.Parameter]) -> None:
-        """Replace every gradient by its sum over ranks, added in float32 whatever the parameter's dtype."""
-        if self.world == 1:
-            return
-        # The sums run while later ones are queued; a list holds each buffer until its sum has arrived.
-        pending = []
-        for parameter in parameters:
-            if parameter.grad is not None:
-                total = parameter.grad.float()
-                pending.append((parameter.grad, total, dist.all_reduce(total, async_op=True)))
-        for gradient, total, handle in pending:
-            handle.wait()
-            if total is not gradient:
-                gradient.copy_(total)
 
     def sum(self, values: list[float]) -> list[float]:
         """Sums over ranks of a few numbers, in float64."""
@@ -80,13 +67,12 @@ class Ranks:
         if self.world == 1:
             return value
         box = [value]
-        dist.broadcast_object_list(box, src=0, device=self.device)
+        dist.broadcast_object_list(box, src=0)
         return box[0]
 
     def wait(self) -> None:
         """Return when every rank has come here."""
-        if self.world > 1:
-            dist.barrier()
+        self.sum([0.0])
 
     def check_agreement(self, model: torch.nn.Module, step: int) -> None:
         """UserError unless every rank holds the same parameters, bit for bit."""
@@ -104,8 +90,7 @@ class Ranks:
 
 @contextmanager
 def ranks(device: str) -> Iterator[Ranks]:
-    """The processes of this run: joins the others on entry and leaves them on exit. `device` is `cpu` or `cuda`."""
-    world = int(os.environ.get("WORLD_SIZE", "1"))
+    """The processes of this run, which leave the block together. `device` is `cpu` or `cuda`; each takes a GPU of its own."""
     local = int(os.environ.get("LOCAL_RANK", "0"))
     place = torch.device("cuda", local) if device == "cuda" else torch.device("cpu")
     if place.type == "cuda":
@@ -115,15 +100,9 @@ def ranks(device: str) -> Iterator[Ranks]:
                 "(torchrun --nproc-per-node)"
             )
         torch.cuda.set_device(place)
-    if world == 1:
-        yield Ranks(device=place)
-        return
-    dist.init_process_group("nccl" if place.type == "cuda" else "gloo", timeout=_PATIENCE)
-    try:
-        yield Ranks(dist.get_rank(), world, place)
-        dist.barrier()  # the first process holds what the others meet through, and must not leave before them
-    finally:
-        dist.destroy_process_group()
+    group = Ranks(dist.get_rank(), dist.get_world_size(), place) if dist.is_initialized() else Ranks(device=place)
+    yield group
+    group.wait()
 
 
 def checksum(model: torch.nn.Module) -> str:

@@ -53,14 +53,14 @@ def finetune(job: Job) -> dict[str, Any]:
     check_vocabulary(base, files[CONFIG], tokenizer, tokenizer_path)
     T = base.model.sequence_len
     with ranks(job.device) as group:
-        say = job.progress.say if group.first else lambda sentence: None
+        say = job.progress.say
         if group.first:
             pack_ahead(job.state / "packed", settings, job.folder("chatsets"), tokenizer, T, job.progress)
         group.wait()
         batches = PackedBatches(job.state / "packed", settings.batch_rows, T)
 
         model = load_model(files, group.device, training.dtype).train()
-        optimizer = MuonAdamW(model, training.optim)
+        optimizer = MuonAdamW(model, training.optim, group.sharding)
         load_optimizer(files[OPTIMIZER], optimizer)
         loss, how = loss_sum(model, settings.compile, group.device, say)
         first, end = group.part(settings.batch_rows)

@@ -11,7 +11,6 @@ import torch
 
 from xsa.store.errors import UserError
 from xsa.store.job import Job
-from xsa.store.progress import Progress
 from xsa.train.checkpoint import CheckpointConfig, write_checkpoint
 from xsa.train.interruption import EXIT_CODE, Interruption, interruption
 from xsa.train.log import Log
@@ -28,7 +27,7 @@ class Run:
     def __init__(self, job: Job, trainer: Trainer, steps: int, every: int, look: Look | None):
         self.job, self.trainer, self.steps, self.every, self.look = job, trainer, steps, every, look
         self.ranks = trainer.ranks
-        self.progress = job.progress if self.ranks.first else Progress()
+        self.progress = job.progress
         self.states = States(job.state, self.progress.say)
         self.position = Position(0, STREAM_START, Log())
         self._batch_tokens = trainer.batches.batch_rows * trainer.batches.sequence_len
@@ -54,8 +53,7 @@ class Run:
     def finish(self, config: Callable[[Run], CheckpointConfig]) -> None:
         """Write the checkpoint, then take the last look, then write the tables."""
         trainer, out = self.trainer, self.job.out
-        if self.ranks.first:
-            write_checkpoint(out, trainer.model, trainer.optimizer, config(self))
+        write_checkpoint(out, trainer.model, trainer.optimizer, config(self))
         self._look()
         if self.ranks.first:
             self.position.log.write(out)
@@ -144,14 +142,13 @@ class Run:
         trainer = self.trainer
         self.ranks.check_agreement(trainer.model, self.position.step)
         saved = None
-        if self.ranks.first:
-            try:
-                saved = self.states.save(trainer.model, trainer.optimizer, self.position)
-            except OSError as error:
-                self.progress.say(
-                    f"the state after step {self.position.step:,} could not be saved in {self.job.state} ({error}); "
-                    "training goes on with the states saved before. Free some room"
-                )
+        try:
+            saved = self.states.save(trainer.model, trainer.optimizer, self.position)
+        except OSError as error:
+            self.progress.say(
+                f"the state after step {self.position.step:,} could not be saved in {self.job.state} ({error}); "
+                "training goes on with the states saved before. Free some room"
+            )
         self.ranks.wait()
         return saved
 

@@ -38,18 +38,18 @@ def pretrain(job: Job) -> dict[str, Any]:
         [job.file("validation", "rows.arrow")], settings.model.sequence_len, settings.model.vocab_size
     )
     with ranks(job.device) as group:
-        say = job.progress.say if group.first else lambda sentence: None
         model = NanoChat(settings.model, dtype=as_dtype(settings.dtype)).to(group.device)
         model.init_weights(settings.seed)
-        loss, how = loss_sum(model, settings.compile, group.device, say)
+        loss, how = loss_sum(model, settings.compile, group.device, job.progress.say)
         first, end = group.part(settings.batch_rows)
         size = micro_batch(job.run, settings.model, end - first, group.device)
         batches = PretrainBatches(rows, settings.batch_rows)
-        trainer = Trainer(model, MuonAdamW(model, settings.optim), batches, rates(settings), loss, size, group)
+        optimizer = MuonAdamW(model, settings.optim, group.sharding)
+        trainer = Trainer(model, optimizer, batches, rates(settings), loss, size, group)
 
         look = validation.take(0, min(settings.validation_rows, len(validation)))
         if len(look) < settings.validation_rows:
-            say(
+            job.progress.say(
                 f"the validation shard has only {len(look)} of the {settings.validation_rows} validation rows asked for"
             )
 

@@ -42,8 +42,14 @@ class States:
     def __init__(self, folder: Path, say: Callable[[str], None]):
         self.folder, self.say = Path(folder), say
 
-    def save(self, model: torch.nn.Module, optimizer: MuonAdamW, position: Position) -> Path:
-        """Save one state and return its folder. OSError where the disk refuses; older states are untouched then."""
+    def save(self, model: torch.nn.Module, optimizer: MuonAdamW, position: Position) -> Path | None:
+        """Save one state and return its folder; all ranks call this, and the first writes (the others get None).
+
+        OSError where the disk refuses; older states are untouched then.
+        """
+        moments = optimizer.state_dict_flat()
+        if optimizer.sharding.rank:
+            return None
         final = self.folder / f"step_{position.step:08d}"
         part = self.folder / f".{final.name}.part"
         for leftover in self.folder.glob(".step_*.part"):
@@ -51,7 +57,7 @@ class States:
         part.mkdir(parents=True)
         try:
             save_tensors(part / MODEL, model.state_dict())
-            save_tensors(part / OPTIMIZER, optimizer.state_dict_flat())
+            save_tensors(part / OPTIMIZER, moments)
             save_tensors(part / GENERATORS, _generators())
             position.log.write(part)
             files = {path.name: sha256_file(path) for path in sorted(part.iterdir())}

@@ -72,7 +72,7 @@ class Trainer:
         """Do update number `step` (0-based). NotFiniteError, before anything is updated, where it would ruin the weights."""
         batch = self.batches.read(step)
         loss = self._backward(batch)
-        self.ranks.sum_gradients(self.model.parameters())
+        self.optimizer.sum_gradients()
         (loss,) = self.ranks.sum([loss])
         norm = torch.linalg.vector_norm(self.optimizer.gradient_norms(), dtype=torch.float64).item()
         if not (math.isfinite(loss) and math.isfinite(norm)):
