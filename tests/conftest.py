@@ -9,6 +9,7 @@ import pytest
 
 from xsa.store.job import Job
 from xsa.store.progress import Progress
+from xsa.study.result import digest_of
 from xsa.study.settings import RunSettings
 from xsa.study.stages import STAGES
 
@@ -39,7 +40,8 @@ def run_stage(tmp_path):
         nonlocal count
         count += 1
         assert isinstance(settings, STAGES[stage].settings)
-        digest = f"{count:010x}"
+        recipe = {"stage": stage, "settings": settings.model_dump(mode="json"), "run": count}
+        digest = digest_of(recipe)
         job = Job(
             stage=stage,
             label="test",
@@ -52,8 +54,6 @@ def run_stage(tmp_path):
             source=source or {},
             progress=Progress(),
         )
-        return produce(
-            job, recipe={"stage": stage, "settings": settings.model_dump(mode="json")}, digest=digest, code=""
-        )
+        return produce(job, recipe=recipe, digest=digest, code="")
 
     return run

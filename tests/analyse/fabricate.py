@@ -19,6 +19,7 @@ import pandas as pd
 
 from xsa.store.job import Job
 from xsa.study.architecture import ModelConfig
+from xsa.study.result import digest_of
 from xsa.study.stages import AnalyseStage, OptimStage, PretrainStage, ScheduleStage
 
 EFFECT = {"loss": -0.008, "core": 0.0, "chatcore": 0.0}
@@ -93,11 +94,12 @@ def fabricate(
                         continue
                     label = f"{shape['name']}-alpha{alpha:g}" if stage == "overhead" else cell
                     label = shape["name"] if stage == "equivalence" else label
-                    folder = _folder(root, stage, label)
+                    recipe = _recipe(stage, label, settings if stage == "pretrain" else None)
+                    folder = root / stage / f"{label}@{digest_of(recipe)}"
                     if not (shared and folder.exists()):
                         folder.mkdir(parents=True)
                         notes = write(folder, shape, alpha, seed, hostile)
-                        _record(folder, stage, label, notes or {}, settings if stage == "pretrain" else None)
+                        _record(folder, stage, label, notes or {}, recipe)
                         inputs.setdefault(stage, []).append(folder)
                     results[stage] = folder.name
                 factors = {"xsa.alpha": alpha, "seed": seed}
@@ -122,11 +124,11 @@ def fabricate(
     return Fabricated(stage, inputs)
 
 
-def _folder(root: Path, stage: str, label: str) -> Path:
-    return root / stage / f"{label}@{hashlib.sha256(f'{stage}/{label}'.encode()).hexdigest()[:10]}"
+def _recipe(stage: str, label: str, settings: PretrainStage | None) -> dict[str, Any]:
+    return {"stage": stage, "of": label, "settings": settings.model_dump(mode="json") if settings else {}}
 
 
-def _record(folder: Path, stage: str, label: str, notes: dict[str, Any], settings: PretrainStage | None) -> None:
+def _record(folder: Path, stage: str, label: str, notes: dict[str, Any], recipe: dict[str, Any]) -> None:
     """A record of the form that the store writes."""
     files = {}
     for path in sorted(folder.rglob("*")):
@@ -141,7 +143,7 @@ def _record(folder: Path, stage: str, label: str, notes: dict[str, Any], setting
             "stage": stage,
             "label": label,
             "digest": folder.name.rpartition("@")[2],
-            "recipe": {"settings": settings.model_dump(mode="json") if settings else {}},
+            "recipe": recipe,
             "files": files,
             "made": {
                 "started": "2026-01-01T00:00:00+00:00",

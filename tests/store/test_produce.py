@@ -14,9 +14,11 @@ from xsa.store.errors import UserError
 from xsa.store.job import Job, checked_file
 from xsa.store.produce import is_whole, produce
 from xsa.store.progress import Progress
+from xsa.study.result import digest_of
 from xsa.study.stages import TokensStage
 
-DIGEST = "0123456789"
+RECIPE = {"stage": "tokens"}
+DIGEST = digest_of(RECIPE)
 
 
 @pytest.fixture
@@ -34,7 +36,7 @@ def make(tmp_path, monkeypatch):
             state=results / ".state" / "tokens" / f"x@{DIGEST}",
             progress=Progress(),
         )
-        return produce(job, {"stage": "tokens"}, DIGEST, code="f00d")
+        return produce(job, RECIPE, DIGEST, code="f00d")
 
     return run
 
@@ -47,7 +49,7 @@ def write(job):
 
 def test_the_record_holds_recipe_hashes_and_how_it_ran(make):
     record = json.loads((make(write) / "record.json").read_text())
-    assert record["recipe"] == {"stage": "tokens"} and record["digest"] == DIGEST
+    assert record["recipe"] == RECIPE and record["digest"] == DIGEST
     assert record["files"]["a/tokens.bin"] == {
         "bytes": 3,
         "sha256": "a665a45920422f9d417e4867efdc4fb8a04a1f3fff1fa07e998e86f7f7a27ae3",
@@ -133,7 +135,7 @@ def test_a_renamed_result_is_not_taken_for_another(make):
     folder = make(write)
     other = folder.with_name("x@ffffffffff")
     folder.rename(other)
-    with pytest.raises(UserError, match="says digest 0123456789, its folder says ffffffffff"):
+    with pytest.raises(UserError, match=f"says digest {DIGEST}, its folder says ffffffffff"):
         checked_file(other, "a/tokens.bin")
 
 
@@ -224,7 +226,7 @@ def test_a_log_that_cannot_be_written_does_not_fail_the_job(tmp_path):
     progress.note("and here")
 
 
-@pytest.mark.parametrize("text", ["[]", "{}", '{"digest": "0123456789"}'])
+@pytest.mark.parametrize("text", ["[]", "{}", f'{{"digest": "{DIGEST}"}}'])
 def test_a_record_that_lists_no_files_is_none(make, text):
     folder = make(write)
     for name in ("record.json", ".record.json"):

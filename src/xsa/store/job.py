@@ -71,9 +71,5 @@ def checked_file(folder: Path, file: str) -> Path:
             f"{folder} has no {file}, and had none when it was made: the source of its data lacks it. Add the file there, or "
             "leave out the tasks and sets that need it"
         )
-    if not path.exists():
-        raise UserError(
-            f"{path} is missing; delete {folder / 'record.json'} to make this result again, or bring the file back"
-        )
     verify_file(folder, file)
     return path

@@ -16,7 +16,7 @@ from xsa.study.machine import torch_version
 from xsa.study.resolve import Resolved
 from xsa.study.result import Result, digest_of, without_added_defaults
 from xsa.study.settings import BuiltinData, CellSettings, HubData, LocalData, Sets
-from xsa.study.sources import HashCache
+from xsa.study.sources import HASHES, HashCache
 from xsa.study.stages import STAGES, AnalyseStage, ReportStage, SetsStage, ShardStage, TokensStage
 from xsa.study.study import LoadedStudy, Point
 
@@ -45,14 +45,14 @@ class Plan:
 
     def __init__(self, loaded: LoadedStudy, lock: StagesLock, results: Path):
         self.loaded, self.study, self._lock = loaded, loaded.study, lock
-        self._hashes = HashCache(results / ".state" / "hashes.json")
+        self.hashes = HashCache(results / HASHES)
         self.results: dict[tuple[str, str], Result] = {}
         self._memo: dict[Any, Any] = {}
         self._torch = self._torch_wanted()
         self.cells = self._cells()
         self.analyse = self._analyse()
         self.report = self._report()
-        self._hashes.save()
+        self.hashes.save()
 
     # --- the grid ---
 
@@ -77,7 +77,7 @@ class Plan:
         return [replace(cell, label=label) for cell, label in zip(found, names, strict=True)]
 
     def _cell(self, point: Point) -> Cell:
-        brought = read_imported(point.settings, self.loaded.root, self._hashes)
+        brought = read_imported(point.settings, self.loaded.root, self.hashes)
         settings = brought.settings if brought else point.settings
         resolved = Resolved(settings, self.study.run.requires)
         label = brought.label if brought else cell_label(settings, resolved.model)
@@ -164,7 +164,7 @@ class Plan:
     def _local(self, path: str) -> list[tuple[str, str]]:
         """Name and SHA-256 of the shards of a local folder, in order; as remembered where the folder is not here."""
         if path not in self._memo:
-            self._memo[path] = self._hashes.shards(self.loaded.root, path)
+            self._memo[path] = self.hashes.shards(self.loaded.root, path)
         return self._memo[path]
 
     def _shard(self, settings: CellSettings, index: int) -> Result:
@@ -205,7 +205,7 @@ class Plan:
                 self._memo[key] = self._result(stage, f"builtin-s{sets.seed}", settings)
             elif sets.kind == "local":
                 settings = SetsStage(
-                    kind="local", sha256=self._hashes.sets(self.loaded.root, sets.path, f"{stage}.path")
+                    kind="local", sha256=self.hashes.sets(self.loaded.root, sets.path, f"{stage}.path")
                 )
                 source = {"path": str(self.loaded.root / sets.path)}
                 self._memo[key] = self._result(stage, "local", settings, source=source)
@@ -280,7 +280,7 @@ class Plan:
         )
 
     def _report(self) -> Result:
-        templates = self._hashes.folder_sha256(self.loaded.root / "report", "the report's templates")
+        templates = self.hashes.folder_sha256(self.loaded.root / "report", "the report's templates")
         settings = ReportStage(study=self.study.name, templates_sha256=templates)
         return self._result("report", self.study.name, settings, analyse=self.analyse)
 

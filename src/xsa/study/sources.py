@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,10 @@ def local_shards(folder: Path) -> list[Path]:
             "is for validation and is never trained on. Split the file in two"
         )
     return shards
+
+
+# In the folder of results, and not hidden there: a copy of the results is to bring it along.
+HASHES = "hashes.json"
 
 
 class HashCache:
@@ -115,11 +120,35 @@ class HashCache:
         text = "".join(f"{_plain_name(path.relative_to(folder))}\0{self.sha256(path)}\n" for path in files)
         return hashlib.sha256(text.encode()).hexdigest()
 
+    def remembered(self, paths: Iterable[str]) -> dict[str, Any]:
+        """What is known of the content of the folders that a study names by `paths`: shards as [name, hash], sets as one hash."""
+        return {path: self._folders[path] for path in sorted(paths) if path in self._folders}
+
+    def learn(self, told: dict[str, Any], root: Path) -> None:
+        """Remember what another machine knew of folders. A folder that is here is looked at itself, so it is passed over.
+
+        UserError where something else is remembered of a folder that is not here.
+        """
+        for path, content in told.items():
+            if (root / path).is_dir():
+                continue
+            if self._folders.get(path, content) != content:
+                raise UserError(
+                    f"{self.path} remembers other data in {path} than the archive was made with; nothing was imported. Put the "
+                    "data there, or give the study's data another path"
+                )
+            self._remember(path, content)
+
     def save(self) -> None:
-        """Write what was learnt. A place that cannot be written (a read-only mount) only means hashing again."""
+        """Write what was learnt, beside what others have written meanwhile.
+
+        A place that cannot be written (a read-only mount) only means hashing again.
+        """
         if self._new:
+            there = HashCache(self.path)
+            known = {"files": there._files | self._files, "folders": there._folders | self._folders}
             try:
-                write_json(self.path, {"files": self._files, "folders": self._folders})
+                write_json(self.path, known)
             except OSError:
                 return
             self._new = False
