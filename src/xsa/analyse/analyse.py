@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from xsa.analyse.adopted import adopted_cells, mark
 from xsa.analyse.arms import Arm, Cell, Grid, read_grid
 from xsa.analyse.checks import (
     data_streams,
@@ -121,6 +122,8 @@ def analyse(job: Job) -> dict[str, Any]:
         "equivalence": equivalence_rows(results, grid),
         "validation": validation_rows(results, grid),
     }
+    adopted = adopted_cells(results, grid)
+    mark(found, grid, adopted)
     job.progress.say(f"{len(grid.cells)} cells in {len(grid.arms)} arms, {len(found['metrics'])} changes measured")
     arms = [arm for shape in grid.shapes for arm in grid.arms_of(shape)]
     curves = [curve for arm in arms if (curve := arm_curve(results, arm))]
@@ -128,7 +131,8 @@ def analyse(job: Job) -> dict[str, Any]:
     with figure_style():
         figures = _draw(job.out / "figures", found, curves, results, grid)
     write_json(job.out / "figures" / "figures.json", [vars(figure) for figure in figures])
-    write_json(job.out / "summary.json", _summary(settings, results, grid, found, figures))
+    summary = _summary(settings, results, grid, found, figures) | {"adopted": adopted}
+    write_json(job.out / "summary.json", summary)
     return {"cells": len(grid.cells), "figures": len(figures), "missing": len(missing(grid))}
 
 

@@ -72,4 +72,10 @@ def task_tables(summary: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _shown(row: dict[str, Any], scale: float) -> dict[str, Any]:
-    return row | {"whisker": whisker(row, scale), "class": verdict_class(row), "words": verdict_words(row)}
+    sides = {"both": ("baseline", "arm")}.get(row.get("adopted"), (row.get("adopted"),))
+    return row | {
+        "adopted": sides,
+        "whisker": whisker(row, scale),
+        "class": verdict_class(row),
+        "words": verdict_words(row),
+    }

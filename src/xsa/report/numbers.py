@@ -8,6 +8,7 @@ import re
 from xsa.store.progress import duration
 
 ABSENT = "–"
+ADOPTED = "†"  # beside a number that rests on an adopted checkpoint
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 

@@ -130,6 +130,8 @@ def context(analysis: Analysis) -> dict[str, Any]:
         "figures": _figures(analysis),
         "analysis": analysis.folder.resolve().name,
         "gaps": gaps(analysis, cells),
+        "adopted": summary.get("adopted", []),
+        "n_imported": sum("imported" in cell["results"] for cell in cells),
         "whisker_size": (WIDTH, HEIGHT),
     }
 
@@ -147,9 +149,17 @@ def _figures(analysis: Analysis) -> dict[str, list[dict[str, Any]]]:
             if name in drawn:
                 number += 1
                 svg = inline_svg(analysis.figure(name), f"drawing-{number}", drawn[name]["alt"], COLOURS)
-                caption = numbers.unbroken(drawn[name]["caption"])
+                caption = numbers.unbroken(drawn[name]["caption"] + _adopted_note(analysis, section))
                 places[section].append(drawn[name] | {"number": number, "svg": svg, "caption": caption})
     return places
+
+
+def _adopted_note(analysis: Analysis, section: str) -> str:
+    """What a figure's caption adds where adopted checkpoints are among what it draws."""
+    cells = [entry["cell"] for entry in analysis.summary.get("adopted", [])]
+    if not cells or section == "overhead":
+        return ""
+    return f" {numbers.ADOPTED} What is drawn of {numbers.listed(list(dict.fromkeys(cells)))} rests on adopted checkpoints."
 
 
 def _embedded(path: Path) -> Markup:

@@ -25,6 +25,7 @@ def _cell(analysis: Analysis, cell: dict[str, Any], number: int, shared: set[str
     return cell | {
         "anchor": f"cell-{number}",
         "tokens": trained_tokens(cell["settings"]),
+        "adopted": cell.get("adopted", []),
         "own": [(name, setting(value)) for name, value in flat(cell["settings"]) if name not in shared],
         "made": made,
         "notes": [note for result in made for note in result.get("notes", [])],
