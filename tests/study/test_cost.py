@@ -38,7 +38,11 @@ def test_a_forward_pass_costs_a_third(plan, costs):
     assert of(plan, costs, "attention").flops == pytest.approx(16 * 64 * PER_TOKEN / 3)
 
 
-def test_an_epoch_of_fine_tuning_has_the_tokens_of_its_mixture(plan, costs):
+def test_an_epoch_of_fine_tuning_has_the_tokens_of_its_mixture(project):
+    published = {**RECIPE, "settings": RECIPE["settings"] | {"chatsets": {"kind": "published"}}}
+    project.recipe(published)
+    plan = project.plan()
+    costs = Costs({result.digest: result.recipe for result in plan.results.values()})
     smoltalk, identity, mmlu, gsm8k = 460_000 * 1000, 2 * 1000 * 560, 3 * 99_842 * 150, 4 * 7473 * 180
     spelling = 200_000 * 35 + 80_000 * 150
     assert of(plan, costs, "finetune").tokens == smoltalk + identity + mmlu + gsm8k + spelling

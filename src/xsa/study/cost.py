@@ -59,6 +59,8 @@ CONVERSATIONS = {  # set: (published, tokens of one); smoltalk's length is an as
     "simplespelling": (200_000, 35),
     "spellingbee": (80_000, 150),
 }
+GENERATED_SETS = ("simplespelling", "spellingbee")  # as large as is asked for
+BUILTIN_TRAINING, BUILTIN_CONVERSATION = 8, 40  # training rows for each item that is asked, and tokens of one
 HUB_SHARD_BYTES = 100e6  # a shard of ClimbMix on the hub, of 250M characters
 CROPPED = 0.35  # of a shard's tokens, that packing cuts away
 TOKENS_PER_SHARD = 45_000_000  # where no training says it: ClimbMix's
@@ -107,6 +109,11 @@ class Costs:
         """A setting of a recipe, or else of the training whose checkpoint it reads; None where neither has it."""
         trained = self._trained(recipe) or {}
         return recipe.get("settings", {}).get(name, trained.get("settings", {}).get(name))
+
+    def items_of(self, recipe: dict[str, Any], sets: str) -> int | None:
+        """Items a task of the built-in sets that a recipe reads; None where it reads others."""
+        read = self._recipes.get(recipe.get("inputs", {}).get(sets, ""), {})
+        return read.get("settings", {}).get("items")
 
     def _trained(self, recipe: dict[str, Any] | None) -> dict[str, Any] | None:
         """The recipe, of this one and the checkpoints behind it, that holds the model."""
@@ -162,18 +169,22 @@ def _pretrain(costs: Costs, recipe: dict, settings: dict) -> Cost:
 def _finetune(costs: Costs, recipe: dict, settings: dict) -> Cost:
     model = costs.model(recipe)
     batch = settings["batch_rows"] * model.sequence_len
-    tokens = settings["steps"] * batch if settings["steps"] else _mixture_tokens(settings["mixture"])
+    built_in = costs.items_of(recipe, "chatsets")
+    tokens = settings["steps"] * batch if settings["steps"] else _mixture_tokens(settings["mixture"], built_in)
     optim = costs.setting(recipe, "optim") or {"matrix": "muon"}
     size = checkpoint_bytes(model, optim["matrix"], costs.setting(recipe, "dtype") or "float32")
     return Cost(tokens, tokens * flops_per_token(model), size)
 
 
-def _mixture_tokens(mixture: list[dict]) -> int:
-    """Tokens of one epoch of the published sets."""
+def _mixture_tokens(mixture: list[dict], built_in: int | None) -> int:
+    """Tokens of one epoch of the published sets, or of the built-in ones with their items."""
     total = 0
     for item in mixture:
-        published, tokens = CONVERSATIONS.get(item["set"], (0, 0))
-        total += item.get("repeat", 1) * min(item.get("limit") or published, published) * tokens
+        there, tokens = CONVERSATIONS.get(item["set"], (0, 0))
+        if built_in and item["set"] not in GENERATED_SETS:
+            there, tokens = BUILTIN_TRAINING * built_in, BUILTIN_CONVERSATION
+        wanted = item.get("limit") or there
+        total += item.get("repeat", 1) * (wanted if item["set"] in GENERATED_SETS else min(wanted, there)) * tokens
     return total
 
 
@@ -193,8 +204,7 @@ def _attention(costs: Costs, recipe: dict, settings: dict) -> Cost:
 
 def _items(costs: Costs, recipe: dict, sets: str, published: int) -> int:
     """Items of a task: those of the built-in sets where they are read, else as many as were published, up to the limit."""
-    told = costs._recipes.get(recipe.get("inputs", {}).get(sets, ""), {}).get("settings", {})
-    there = told.get("items") or published
+    there = costs.items_of(recipe, sets) or published
     return min(there, recipe["settings"]["max_per_task"] or there)
 
 

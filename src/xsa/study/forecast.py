@@ -77,6 +77,7 @@ class Forecasts:
         """`gpu`: model of the GPUs that will be used; None for the one that most records name, else DEFAULT_GPU."""
         self._costs = costs
         self._samples: dict[tuple[str, str], list[_Sample]] = {}
+        self._measured: dict[tuple[str, str, tuple], tuple[float | None, str]] = {}
         gpus: list[str] = []
         for one in recorded:
             if one.made.get("gpu"):
@@ -89,23 +90,27 @@ class Forecasts:
     def of(self, recipe: dict[str, Any], cost: Cost, device: str) -> Forecast:
         """The forecast of a whole result on one `gpu` or `cpu` thread."""
         stage = recipe["stage"]
+        key = (stage, device, self._shape(recipe))
+        if key not in self._measured:
+            self._measured[key] = self._rate(recipe, *key)
+        rate, said = self._measured[key]
+        if rate:
+            return Forecast(cost.work / rate, device, MEASURED, said)
         samples = self._on(stage, device)
-        shape = self._shape(recipe)
-        same = [sample for sample in samples if sample.shape == shape]
-        if same:
-            seconds = cost.work / statistics.median(sample.rate for sample in same)
-            count = f"{len(same)} record{'s' if len(same) > 1 else ''}"
-            what = "this shape" if self._costs.model(recipe) else "this kind"
-            return Forecast(seconds, device, MEASURED, f"measured: {count} of {what} on {self._called(device)}")
         if samples and stage not in BRINGS:
-            near = min(samples, key=lambda sample: self._distance(stage, recipe, cost, sample))
+            near = min(samples, key=lambda sample: self._distance(key[2], cost, sample))
             said = f"measured at {near.name} on {self._called(device)}, scaled by work"
             return Forecast(cost.work / near.rate, device, NEAR, said)
-        return self.by_work(stage, cost, device)
-
-    def by_work(self, stage: str, cost: Cost, device: str) -> Forecast:
-        """The forecast that rests on no record at all."""
         return estimate(stage, cost, device, self.gpu)
+
+    def _rate(self, recipe: dict[str, Any], stage: str, device: str, shape: tuple) -> tuple[float | None, str]:
+        """Median work a second of the records of one shape, and what it rests on."""
+        rates = [sample.rate for sample in self._on(stage, device) if sample.shape == shape]
+        if not rates:
+            return None, ""
+        what = "this shape" if self._costs.model(recipe) else "this kind"
+        count = f"{len(rates):,} record{'s' if len(rates) > 1 else ''}"
+        return statistics.median(rates), f"measured: {count} of {what} on {self._called(device)}"
 
     def _on(self, stage: str, device: str) -> list[_Sample]:
         """Samples of a stage on the device meant: for a GPU those of its model."""
@@ -137,9 +142,8 @@ class Forecasts:
         setting = self._costs.setting
         return (*map(str, told.values()), setting(recipe, "dtype"), setting(recipe, "compile"))
 
-    def _distance(self, stage: str, recipe: dict[str, Any], cost: Cost, sample: _Sample) -> tuple:
+    def _distance(self, shape: tuple, cost: Cost, sample: _Sample) -> tuple:
         """How unlike a sample is: precision and compilation first, then how far apart the amounts of work are."""
-        shape = self._shape(recipe)
         return (sample.shape[-2:] != shape[-2:], abs(math.log(cost.work / sample.work)))
 
 

@@ -17,6 +17,8 @@ from xsa.study.result import Result
 # Beyond this many differing fields, those that follow from others apart, two results are no relatives: the one is new.
 FAR = 4
 SHOWN = 3
+# Distance of a result that the study no longer wants and that differs in the value of one field: none is nearer.
+ONE_FIELD = 4
 CELL_STAGES = ("pretrain", "finetune", "bpb", "core", "chatcore", "attention", "overhead", "equivalence")
 # Settings of a stage that a study file calls otherwise.
 _WORDS = {
@@ -47,10 +49,11 @@ class Relatives:
     def __init__(self, recipes: Mapping[str, dict[str, Any]], recorded: Iterable[Recorded], wanted: set[str]):
         self._recipes, self._wanted = recipes, wanted
         self._bits: dict[tuple[str, str, str], int] = {}
-        self._fields: list[tuple[str, str, Any]] = []
+        self._fields: list[tuple[str, str, str]] = []
         self._masks: dict[str, int] = {}
         self._lists: dict[tuple[str, ...], int] = {}
         self._by_stage: dict[str, list[Recorded]] = {}
+        self._comparable: dict[str, list[tuple[Recorded, int, bool]]] = {}
         for one in sorted(recorded, key=lambda one: str(one.made.get("started", "")), reverse=True):
             self._by_stage.setdefault(one.stage, []).append(one)
 
@@ -60,11 +63,13 @@ class Relatives:
             return self._shared_reason(result)
         mine = self._mask(result.digest)
         nearest, least = None, None
-        for other in self._by_stage.get(result.stage, []):
+        for other, mask, stays in self._of_stage(result.stage):
             # Of equally near ones that which the study no longer wants is what this result stands in for.
-            distance = ((mine ^ self._mask(other.digest)).bit_count(), other.digest in self._wanted)
-            if other.digest != result.digest and (least is None or distance < least):
+            distance = 2 * (mine ^ mask).bit_count() + stays
+            if (least is None or distance < least) and other.digest != result.digest:
                 nearest, least = other, distance
+                if distance <= ONE_FIELD:
+                    break
         if nearest is None or nearest.digest in self._wanted:
             return "new cell"
         now, then = mine & ~self._mask(nearest.digest), self._mask(nearest.digest) & ~mine
@@ -83,6 +88,14 @@ class Relatives:
             return told(changes)
         read = {"analyse": "results that it reads are new", "report": "the analysis is new"}
         return read.get(result.stage, "what it is made from is new")
+
+    def _of_stage(self, stage: str) -> list[tuple[Recorded, int, bool]]:
+        """The recorded results of a stage, last made first, with their fields and whether the plan has them."""
+        if stage not in self._comparable:
+            self._comparable[stage] = [
+                (one, self._mask(one.digest), one.digest in self._wanted) for one in self._by_stage.get(stage, [])
+            ]
+        return self._comparable[stage]
 
     # --- sets of fields as bits ---
 

@@ -48,14 +48,15 @@ def needed(plan: Plan, results: Path) -> set[Key]:
     if published(folder).get("report") == plan.report.key and (folder / "report.html").exists():
         return set()
     missing: set[Key] = set()
+    seen: set[Key] = set()
     waiting = [plan.report]
     while waiting:
         result = waiting.pop()
         key = (result.stage, result.key)
-        if key in missing or (result.folder(results) / RECORD).exists():
-            continue
-        missing.add(key)
-        waiting += result.upstream()
+        if key not in seen and not (result.folder(results) / RECORD).exists():
+            missing.add(key)
+            waiting += [one for one in result.upstream() if (one.stage, one.key) not in seen]
+        seen.add(key)
     return missing
 
 

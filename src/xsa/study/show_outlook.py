@@ -48,7 +48,7 @@ def outlook_as_summary(outlook: Outlook) -> str:
     lines += [f"  {action}, {reason}: {_stages(group)}" for (action, reason), group in groups[:REASONS]]
     if len(groups) > REASONS:
         count = sum(len(group) for _, group in groups[REASONS:])
-        lines.append(f"  {count} more for {len(groups) - REASONS} other reasons, which `xsa plan {study}` lists")
+        lines.append(f"  {count} more for other reasons, which `xsa plan {study}` lists")
     lines.append("  " + _costs(outlook, whole))
     lines += [f"  {line}" for line in _basis([line for line in running if line.result.stage == "pretrain"])[:1]]
     lines += [f"warning: {one}" for one in outlook.warnings[:1]]
