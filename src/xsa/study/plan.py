@@ -9,13 +9,14 @@ from typing import Any
 from pydantic import BaseModel
 
 from xsa.store.errors import UserError
+from xsa.study.data_settings import BuiltinData, HubData, LocalData, Sets
 from xsa.study.imported import read_imported
 from xsa.study.labels import arm_label, cell_label, each_once, shape_label, slug, told_apart
 from xsa.study.lock import StagesLock
 from xsa.study.machine import torch_version
 from xsa.study.resolve import Resolved
 from xsa.study.result import Result, digest_of, without_added_defaults
-from xsa.study.settings import BuiltinData, CellSettings, HubData, LocalData, Sets
+from xsa.study.settings import CellSettings
 from xsa.study.sources import HASHES, HashCache
 from xsa.study.stages import STAGES, AnalyseStage, ReportStage, SetsStage, ShardStage, TokensStage
 from xsa.study.study import LoadedStudy, Point

@@ -11,108 +11,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
-TorchVersion = Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+$")]
-
-
-def added(default: Any, **kwargs: Any) -> Any:
-    """A field that came later: left out of recipes while it has its default."""
-    return Field(default, json_schema_extra={"added": True}, **kwargs)
-
-
-class Settings(BaseModel):
-    """A group of settings: no unknown keys, no NaN, no `true` where a number is meant."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _no_truth_as_number(cls, values: Any) -> Any:
-        for name, value in values.items() if isinstance(values, dict) else ():
-            field = cls.model_fields.get(name)
-            if isinstance(value, bool) and field and field.annotation in (int, float, int | None, float | None):
-                raise ValueError(f"{name} is {str(value).lower()}; give a number")
-        return values
-
+from xsa.study.data_settings import Data, PublishedSets, Sets
+from xsa.study.fields import Settings, TorchVersion, added
 
 # --- data ---------------------------------------------------------------------------------------------------------
-
-
-class BuiltinData(Settings):
-    """Text that this project writes itself about a small made-up world; the same text for the same seed."""
-
-    kind: Literal["builtin"]
-    seed: int = Field(0, ge=0, description="seed of the made-up world and its text")
-    shards: int = Field(3, ge=2, description="how many shards exist; the last one is for validation")
-    documents_per_shard: int = Field(2048, ge=64, description="documents in each shard")
-    tokens_per_shard: int = Field(
-        ge=1, description="the least number of training tokens a shard gives; decides how many shards a cell reads"
-    )
-
-
-class LocalData(Settings):
-    """Your own parquet files: one string column `text`, files read in name order, the last one for validation."""
-
-    kind: Literal["local"]
-    path: str = Field(description="folder with at least two parquet files")
-    tokens_per_shard: int = Field(
-        ge=1, description="the least number of training tokens a shard gives; decides how many shards a cell reads"
-    )
-
-
-class HubData(Settings):
-    """A dataset on the Hugging Face hub, pinned to a revision."""
-
-    kind: Literal["hub"]
-    dataset: str = Field("karpathy/climbmix-400b-shuffle", description="owner/name on the hub")
-    revision: str = Field("main", description="commit, tag or branch; pin a commit for work that is published")
-    file_pattern: str = Field("shard_{index:05d}.parquet", description="name of shard number `index`")
-    shards: int = Field(6543, ge=2, description="how many shards are published; the last one is for validation")
-    tokens_per_shard: int = Field(
-        45_000_000, ge=1, description="the least number of training tokens a shard gives after packing"
-    )
-
-    @field_validator("file_pattern")
-    @classmethod
-    def _numbers(cls, pattern: str) -> str:
-        try:
-            names = {pattern.format(index=index) for index in (0, 1)}
-        except (KeyError, IndexError, ValueError):
-            names = set()
-        if len(names) != 2:
-            raise ValueError(
-                f"is {pattern!r}, which names no shard by its number; write {{index}} or {{index:05d}} where it stands"
-            )
-        return pattern
-
-
-Data = Annotated[BuiltinData | LocalData | HubData, Field(discriminator="kind")]
-
-
-class BuiltinSets(Settings):
-    """Evaluation or chat sets about the made-up world of the built-in data."""
-
-    kind: Literal["builtin"]
-    seed: int = Field(0, ge=0, description="seed of the made-up world; use the data's")
-    items: int = Field(200, ge=16, description="items a task")
-
-
-class LocalSets(Settings):
-    """A folder in the published layout."""
-
-    kind: Literal["local"]
-    path: str = Field(description="folder")
-
-
-class PublishedSets(Settings):
-    """The published sets, downloaded once and checked by hash ever after (`config/data.lock`)."""
-
-    kind: Literal["published"]
-
-
-Sets = Annotated[BuiltinSets | LocalSets | PublishedSets, Field(discriminator="kind")]
 
 
 class TokenizerSettings(Settings):
@@ -246,6 +150,10 @@ ChatTask = Literal["arc_easy", "arc_challenge", "mmlu", "gsm8k", "humaneval", "s
 
 class ChatcoreSettings(Settings):
     tasks: tuple[ChatTask, ...] = get_args(ChatTask)
+    baselines: Literal["chat6", "chat5"] = added(
+        "chat6",
+        description="form of ChatCORE, tasks with their chance levels: `chat5` is the later one, without spellingbee",
+    )
     max_per_task: int | None = Field(None, ge=1, description="items a task; null for all")
     spellingbee_items: int = Field(256, ge=1, description="words of the generated SpellingBee set")
     max_new_tokens: int = Field(512, ge=1, description="tokens generated at most for one answer")
@@ -257,6 +165,17 @@ class ChatcoreSettings(Settings):
         if not tasks or len(set(tasks)) != len(tasks):
             raise ValueError("chatcore.tasks needs at least one task, each once")
         return tasks
+
+    @model_validator(mode="before")
+    @classmethod
+    def _tasks_of_the_form(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("baselines") == "chat5":
+            tasks = values.get("tasks")
+            if tasks is None:
+                return values | {"tasks": tuple(task for task in get_args(ChatTask) if task != "spellingbee")}
+            if "spellingbee" in tasks:
+                raise ValueError("chatcore.baselines chat5 has no task spellingbee; take it out of chatcore.tasks")
+        return values
 
 
 class AttentionSettings(Settings):
@@ -323,6 +242,7 @@ class RunSettings(Settings):
     threads: int = Field(1, ge=1, description="CPU threads of a training or evaluation job")
     micro_batch: int | None = Field(None, ge=1, description="rows a device takes at once; null for what memory allows")
     save_minutes: float = Field(10.0, gt=0, description="minutes between two saved states of a training job")
+    deterministic: bool = added(False, description="train by kernels that repeat bit for bit; slower on a GPU")
     gpu: str | None = added(
         None,
         min_length=1,

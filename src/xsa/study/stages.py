@@ -12,7 +12,8 @@ from typing import Literal
 from pydantic import BaseModel
 
 from xsa.study.architecture import ModelConfig
-from xsa.study.settings import MixtureItem, Settings
+from xsa.study.fields import Settings, added
+from xsa.study.settings import MixtureItem
 
 
 class ShardStage(Settings):
@@ -132,6 +133,7 @@ class ChatcoreStage(Settings):
     spellingbee_items: int
     max_new_tokens: int
     sandbox_seconds: float
+    baselines: Literal["chat6", "chat5"] = added("chat6")
     dtype: Literal["float32", "bfloat16"]
 
 

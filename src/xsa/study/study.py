@@ -12,7 +12,8 @@ from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from xsa.store.errors import UserError
 from xsa.store.files import canonical_json
-from xsa.study.settings import CellSettings, IdentitySettings, LimitSettings, Name, RunSettings, Settings
+from xsa.study.fields import Name, Settings
+from xsa.study.settings import CellSettings, IdentitySettings, LimitSettings, RunSettings
 from xsa.study.source import YamlFile, fields_at, nearest, sentences
 from xsa.study.stages import STAGES
 
