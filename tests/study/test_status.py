@@ -56,6 +56,10 @@ def tried(results, result, error=None, **told):
     status.begin() if error is None else status.ended(error)
 
 
+def trainings(plan, results):
+    return {place: state for place, state in Observer(plan, results).look().items() if place[0] == "pretrain"}
+
+
 def text(plan, results, width=160, rows=54):
     return click.unstyle(status_text(plan, Observer(plan, results).look(), width, rows))
 
@@ -114,6 +118,8 @@ def test_a_job_killed_without_a_word_is_told_from_one_that_runs(plan, results):
 
 
 def test_a_jobs_error_is_shown_with_its_log(plan, results):
+    for result in data(plan):
+        record(result, results)
     tried(results, first(plan), UserError("training stopped: the loss of step 7 is nan"))
     log = results / ".logs" / "pretrain" / f"{first(plan).key}.log"
     log.parent.mkdir(parents=True)
@@ -123,10 +129,29 @@ def test_a_jobs_error_is_shown_with_its_log(plan, results):
 
 
 def test_one_error_of_many_cells_is_told_once(plan, results):
+    for result in data(plan):
+        record(result, results)
     for cell in plan.cells:
         tried(results, cell.results["pretrain"], UserError("the disk is full"))
     shown = text(plan, results)
     assert shown.count("the disk is full") == 1 and f"pretrain {PRETRAIN} and 3 more  failed" in shown
+
+
+def test_a_job_that_began_before_its_inputs_were_there_waits_for_them(project, plan, results, monkeypatch):
+    monkeypatch.chdir(project.root)
+    one = first(plan, "core")
+    assert CliRunner().invoke(main, ["core", "tiny", one.key]).exit_code == 2
+    assert (results / ".state" / "core" / one.key / "status.json").exists()
+    assert state_of(plan, results, one).state == "waiting"
+
+
+def test_a_job_refused_before_it_began_has_failed(project, plan, results, monkeypatch):
+    """Its code is not what the lock says, which this project's empty fingerprints make sure of."""
+    monkeypatch.chdir(project.root)
+    shard = next(result for result in plan.results.values() if result.stage == "shard")
+    assert CliRunner().invoke(main, ["shard", "tiny", shard.key]).exit_code == 2
+    state = state_of(plan, results, shard)
+    assert state.state == "failed" and "the code of 1 stage(s) has changed" in state.error
 
 
 def test_a_stopped_training_says_from_which_step_it_goes_on(plan, results):
@@ -192,13 +217,18 @@ def test_looking_writes_nothing(plan, results):
 
 def test_what_is_left_is_reckoned_from_finished_jobs_and_running_ones(plan, results):
     record(first(plan), results, wall_seconds=100.0)
-    left = remaining(plan, Observer(plan, results).look())
-    assert left.seconds == pytest.approx(300.0) and left.jobs == 1 and "core" in left.unknown
+    left = remaining(plan, trainings(plan, results))
+    assert left.seconds == pytest.approx(300.0) and left.jobs == 1 and not left.estimated
     with Lock(lock_path(results, "pretrain", plan.cells[1].results["pretrain"].key), "x"):
         progress = {"unit": "step", "done": 9, "total": 10, "numbers": {}, "seconds_left": 10.0}
         tried(results, plan.cells[1].results["pretrain"], progress=progress, started=time.time() - 90.0)
-        left = remaining(plan, Observer(plan, results).look())
+        left = remaining(plan, trainings(plan, results))
     assert left.seconds == pytest.approx(210.0, abs=2.0)
+
+
+def test_stages_of_which_nothing_is_done_are_estimated(plan, results):
+    left = remaining(plan, trainings(plan, results))
+    assert left.estimated == ("pretrain",) and left.seconds > 0
 
 
 def test_many_cells_in_the_same_states_are_one_row(project, results):

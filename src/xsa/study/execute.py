@@ -10,7 +10,7 @@ from xsa.store.errors import UserError
 from xsa.store.job import Job
 from xsa.store.produce import produce
 from xsa.store.progress import Progress
-from xsa.store.record import read_record
+from xsa.store.record import RECORD, read_record
 from xsa.store.status import JobStatus
 from xsa.study.machine import has_cuda, torch_version
 from xsa.study.plan import Plan
@@ -39,20 +39,12 @@ def execute(
     """
     results = project.results
     plan, result = _named(project, study, stage, name)
-    project.lock.check({stage})
-    _check_torch(result)
-    for upstream in result.upstream():
-        if not (upstream.folder(results) / "record.json").exists():
-            raise UserError(
-                f"{stage} {result.label} needs {upstream.folder(results)}, which is not there yet; make it with "
-                f"`xsa {upstream.stage} {plan.study.name} {upstream.key}`, or let snakemake make all of them"
-            )
-        read_record(upstream.folder(results))
     state = results / ".state" / stage / result.key
     try:
-        chosen = _device(plan, result, device)
+        chosen = _ready(project, plan, result, device)
     except UserError as error:
-        JobStatus(state, None if log is None else str(log)).ended(error)
+        if not (result.folder(results) / RECORD).exists():
+            JobStatus(state, None if log is None else str(log)).ended(error)
         raise
     run = plan.study.run
     changes = {name: value for name, value in (("threads", threads), ("micro_batch", micro_batch)) if value is not None}
@@ -78,6 +70,20 @@ def execute(
         raise
     job.progress.say(f"done: {folder}")
     return folder
+
+
+def _ready(project: Project, plan: Plan, result: Result, device: str) -> str:
+    """The device that a result can be made on now; UserError where its code, what it reads or the machine are not ready."""
+    project.lock.check({result.stage})
+    _check_torch(result)
+    for upstream in result.upstream():
+        if not (upstream.folder(project.results) / RECORD).exists():
+            raise UserError(
+                f"{result.stage} {result.label} needs {upstream.folder(project.results)}, which is not there yet; make it "
+                f"with `xsa {upstream.stage} {plan.study.name} {upstream.key}`, or let snakemake make all of them"
+            )
+        read_record(upstream.folder(project.results))
+    return _device(plan, result, device)
 
 
 def _check_torch(result: Result) -> None:

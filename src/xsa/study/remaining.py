@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xsa.study.architecture import flops_per_token
+from xsa.study.cost import Cost, Costs
+from xsa.study.forecast import DEFAULT_GPU, estimate
+from xsa.study.machine import gpu_model
+from xsa.study.outlook import device
 from xsa.study.plan import Plan
 from xsa.study.states import State
 
@@ -15,34 +19,42 @@ TO_BE_MADE = ("running", "ready", "waiting", "failed", "stopped", "died")
 
 @dataclass(frozen=True)
 class Remaining:
-    """Seconds of work left, how many jobs share them now, and the stages of which nothing is known yet."""
+    """Seconds of work left, how many jobs share them now, and the stages that are estimated: none of them is done yet."""
 
     seconds: float
     jobs: int
-    unknown: tuple[str, ...]
+    estimated: tuple[str, ...]
 
 
-def remaining(plan: Plan, states: dict[tuple[str, str], State]) -> Remaining:
-    """Work that is left: each result by the median time of its stage's finished ones, scaled by the model's FLOPs.
+def remaining(plan: Plan, states: Mapping[tuple[str, str], State]) -> Remaining:
+    """Work that is left: each result by the median time of its stage's finished ones, scaled by its work (`cost`).
 
-    Running jobs are taken at their own word where they say how long they still need.
+    Running jobs are taken at their own word where they say how long they still need. Stages of which nothing is done
+    are estimated from their work alone, as `xsa plan` does.
     """
-    sizes = _sizes(plan)
+    costs = Costs({result.digest: result.recipe for result in plan.results.values()})
+    work = {place: costs.of(plan.results[place].recipe) for place in states}
     samples: dict[str, list[float]] = {}
     for place, state in states.items():
         took = state.seconds if state.state == "done" else _told_total(state)
         if took is not None:
-            samples.setdefault(state.stage, []).append(took / sizes.get(place, 1.0))
+            samples.setdefault(state.stage, []).append(took / work[place].work)
     rates = {stage: statistics.median(found) for stage, found in samples.items()}
-    seconds, unknown = 0.0, {}
+    seconds, estimated = 0.0, {}
     for place, state in states.items():
         if state.state in TO_BE_MADE:
             if state.stage in rates:
-                seconds += _left(state, rates[state.stage] * sizes.get(place, 1.0))
+                expected = rates[state.stage] * work[place].work
             else:
-                unknown[state.stage] = None
+                expected, estimated[state.stage] = _estimate(plan, place, work[place]), None
+            seconds += _left(state, expected)
     running = sum(state.state == "running" for state in states.values())
-    return Remaining(seconds, max(1, running), tuple(unknown))
+    return Remaining(seconds, max(1, running), tuple(estimated))
+
+
+def _estimate(plan: Plan, place: tuple[str, str], cost: Cost) -> float:
+    gpu = plan.study.run.gpu or gpu_model() or DEFAULT_GPU
+    return estimate(place[0], cost, device(plan, plan.results[place]), gpu).seconds
 
 
 def _left(state: State, expected: float) -> float:
@@ -57,17 +69,3 @@ def _told_total(state: State) -> float | None:
     """How long a running job will have taken by its own word."""
     left = (state.progress or {}).get("seconds_left") if state.state == "running" else None
     return None if left is None or state.started is None else time.time() - state.started + left
-
-
-def _sizes(plan: Plan) -> dict[tuple[str, str], float]:
-    """FLOPs by result, for what a model's size decides; a measurement's number of tokens is the same in a study."""
-    sizes: dict[tuple[str, str], float] = {}
-    for cell in plan.cells:
-        if "pretrain" not in cell.results:
-            continue
-        told = cell.results["pretrain"].settings
-        per_token = flops_per_token(told.model)
-        tokens = told.steps * told.batch_rows * told.model.sequence_len
-        for stage, result in cell.results.items():
-            sizes[stage, result.key] = per_token * (tokens if stage == "pretrain" else 1)
-    return sizes

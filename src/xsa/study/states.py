@@ -100,8 +100,9 @@ class Observer:
                 states[place] = self._done[place]
                 continue
             state = self._tried(place, lock) if lock is not None or place in tried else None
-            if state is None:
-                missing = [one for one in result.upstream() if (one.stage, one.key) not in there]
+            missing = [one for one in result.upstream() if (one.stage, one.key) not in there]
+            # An error of a job that cannot be tried again before others are made says nothing of now.
+            if state is None or (state.state == "failed" and missing):
                 name = "spared" if place not in needed else "waiting" if missing else "ready"
                 state = State(*place, name, waits_for=missing)
             states[place] = state

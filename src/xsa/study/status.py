@@ -61,7 +61,7 @@ def status_values(plan: Plan, states: States) -> dict[str, Any]:
             name: sum(_overall(one) == name for one in told.values())
             for name in ("done", "running", "failed", "died", "stopped")
         },
-        "remaining": {"seconds": left.seconds, "jobs": left.jobs, "unknown_stages": list(left.unknown)},
+        "remaining": {"seconds": left.seconds, "jobs": left.jobs, "estimated_stages": list(left.estimated)},
         "cells": [
             {
                 "cell": cell.label,
@@ -105,13 +105,12 @@ def _summary(plan: Plan, states: States, told: dict[str, dict[str, State]]) -> s
 
 def _left(plan: Plan, states: States) -> str:
     left = remaining(plan, states)
-    if finished(plan, states) or not (left.seconds or left.unknown):
+    if finished(plan, states):
         return "; nothing is left to do"
-    if not left.seconds:
-        return "; how long it takes is known once a job is done"
     shared = f", {left.jobs} jobs at a time" if left.jobs > 1 else ""
-    rest = f", besides {', '.join(left.unknown)}, of which none is done yet" if left.unknown else ""
-    return f"; about {duration(left.seconds / left.jobs)} left{shared}{rest}"
+    measured = any(state.state == "done" for (stage, _), state in states.items() if stage not in left.estimated)
+    guessed = "" if measured else ", estimated from its operations"
+    return f"; about {duration(left.seconds / left.jobs)} left{shared}{guessed}"
 
 
 def _shared(plan: Plan, states: States) -> list[str]:
