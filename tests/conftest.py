@@ -29,6 +29,19 @@ def reference():
     return folder
 
 
+@pytest.fixture(scope="session")
+def published_sets():
+    """`published_sets("chat")`: a folder of real sets, from the folder `data` beside the one that XSA_REFERENCE names."""
+
+    def folder(name: str) -> Path:
+        root = Path(os.environ["XSA_REFERENCE"]).parent / "data" if "XSA_REFERENCE" in os.environ else None
+        if root is None or not (root / name).is_dir():
+            pytest.skip(f"no real sets here; set XSA_REFERENCE to a folder that has data/{name} beside it")
+        return root / name
+
+    return folder
+
+
 @pytest.fixture
 def run_stage(tmp_path):
     """Run one stage to a finished result and return its folder: `run_stage("rows", settings, tokens=folder, ...)`."""

@@ -5,13 +5,15 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from xsa.data.chat import CategoricalItem, GeneratedItem
+from xsa.data.chat import CategoricalItem, GeneratedItem, humaneval
 from xsa.data.conversation import render_prompt
 from xsa.evaluate import chatcore as module
+from xsa.evaluate.centred import centre, chat_table
 from xsa.evaluate.chatcore import choose_letters, grade
 from xsa.evaluate.engine import Answer
 from xsa.evaluate.sandbox import Limits, Sandbox
 from xsa.store.errors import UserError
+from xsa.study.settings import ChatcoreSettings
 from xsa.study.stages import ChatcoreStage
 
 ASK = (
@@ -123,6 +125,7 @@ def test_a_program_is_right_when_it_passes_its_tests():
     assert [row["correct"] for row in rows] == [True, False, False, False]
     assert rows[0]["detail"] == "passed" and rows[1]["detail"] == "AssertionError"
     assert [row["item"] for row in rows] == [0, 1, 2, 3]
+    assert [row["kind"] for row in rows] == ["passed", "wrong", "error", "left early"]
 
 
 def test_the_stage_runs_every_kind_of_task(run_stage, inputs):
@@ -136,7 +139,17 @@ def test_the_stage_runs_every_kind_of_task(run_stage, inputs):
         "spellingbee": 4,
     }
     assert {one["kind"] for task, one in result["tasks"].items() if task in ("arc_easy", "mmlu")} == {"categorical"}
-    assert result["partial"] == list(tasks)
+    assert {task: one["items"] for task, one in result["partial"].items()} == {
+        task: one["items"] for task, one in result["tasks"].items()
+    }
+    assert result["partial"]["gsm8k"] == {"items": 5, "published": 1319}
+    assert result["baselines"] == "chat6"
+    assert result["source"] == {
+        "checkpoint": "chat",
+        "tasks": "5 of 6",
+        "items": "full, 5 sets smaller than published",
+        "taken": "in a run of its own, on the finished checkpoint",
+    }
     for task, one in result["tasks"].items():
         rows = [item for item in items if item["task"] == task]
         assert [item["item"] for item in rows] == list(range(one["items"]))
@@ -146,6 +159,7 @@ def test_the_stage_runs_every_kind_of_task(run_stage, inputs):
         assert one["baseline"] == baseline
         assert one["centred"] == pytest.approx((right / one["items"] - baseline) / (1 - baseline))
         assert 0 <= one["truncated"] <= one["items"]
+        assert sum(one["ended"].values()) == one["items"]
     assert result["chatcore"] == pytest.approx(sum(one["centred"] for one in result["tasks"].values()) / len(tasks))
 
 
@@ -164,8 +178,9 @@ def test_a_limit_takes_the_first_items_and_does_not_make_a_set_partial(run_stage
     monkeypatch.setattr(module, "published_items", lambda: {"arc_easy": 9})
     result, items = read(run_stage("chatcore", settings(max_per_task=4), **inputs))
     assert [item["gold"] for item in items] == ["A", "B", "C", "A"]
-    assert result["partial"] == []
+    assert result["partial"] == {}
     assert result["max_per_task"] == 4
+    assert result["source"]["items"] == "limited to 4 a task"
 
 
 def test_prompts_beyond_the_context_are_counted(run_stage, inputs, made, core_config):
@@ -200,3 +215,27 @@ def test_a_finished_task_is_not_asked_again(run_stage, inputs, monkeypatch):
     assert len(calls) == 1
     for name in ("chatcore.json", "items.parquet"):
         assert (first / name).read_bytes() == (second / name).read_bytes()
+
+
+def test_the_later_form_leaves_spellingbee_out_and_the_name_stands_in_the_result(run_stage, inputs):
+    chosen = ChatcoreSettings(baselines="chat5")
+    assert chosen.tasks == ("arc_easy", "arc_challenge", "mmlu", "gsm8k", "humaneval")
+    assert set(chat_table("chat6")) - set(chat_table("chat5")) == {"spellingbee"}
+    result, _ = read(run_stage("chatcore", settings(baselines="chat5"), **inputs))
+    assert (result["baselines"], result["source"]["tasks"]) == ("chat5", "1 of 5")
+    with pytest.raises(ValueError, match="chat5 has no task spellingbee"):
+        ChatcoreSettings(baselines="chat5", tasks=("gsm8k", "spellingbee"))
+
+
+def test_the_published_example_gives_its_chatcore():
+    accuracies = dict(zip(chat_table("chat6"), (0.6263, 0.4881, 0.3724, 0.0735, 0.1280, 0.9961), strict=True))
+    centred = [centre(accuracies[task], baseline) for task, baseline in chat_table("chat6").items()]
+    assert round(sum(centred) / 6, 4) == 0.3633
+
+
+def test_every_published_solution_passes_in_the_sandbox(published_sets):
+    items = humaneval.items(published_sets("chat"))
+    assert len(items) == 164
+    texts = [item.program["prompt"] + item.program["canonical_solution"] for item in items]
+    rows = grade(items, texts, [1] * 164, Sandbox(), 2)
+    assert [(row["item"], row["detail"]) for row in rows if not row["correct"]] == []

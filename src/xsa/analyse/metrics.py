@@ -70,12 +70,26 @@ def _suite_items(suite: str) -> Callable[[Results, Cell], str]:
     def items(results: Results, cell: Cell) -> str:
         found = results.json(cell, suite, f"{suite}.json")
         most, partial, table = (found.get(key) for key in ("max_per_task", "partial", "baselines"))
-        words = [f"at most {most} items a task" if most else "all items"]
+        source = found.get("source") or {}
+        words = [f"{source['checkpoint']} checkpoint"] if "checkpoint" in source else []
+        words += [f"{source['tasks']} tasks"] if source.get("tasks", "full") != "full" else []
+        words += [f"limited: at most {most} items a task" if most else "full: all items"]
         words += [f"chance by table {table}"] if table else []
-        words += [f"{len(partial)} sets smaller than published"] if partial else []
+        words += [f"partial sets: {_told_partial(partial)}"] if partial else []
+        cut = sum(task.get("truncated", 0) for task in found.get("tasks", {}).values())
+        words += (
+            [f"{cut:,} answers cut at {found['max_new_tokens']} tokens"] if cut and "max_new_tokens" in found else []
+        )
         return ", ".join(words)
 
     return items
+
+
+def _told_partial(partial: dict[str, dict[str, int]] | list[str]) -> str:
+    """The sets with fewer items than published: how many of how many, where the result says so."""
+    if not isinstance(partial, dict):
+        return " ".join(partial)
+    return " ".join(f"{task} ({one['items']:,} of {one['published']:,})" for task, one in partial.items())
 
 
 def _entry(values: dict[str, Any] | None, name: str) -> float | None:
@@ -84,7 +98,16 @@ def _entry(values: dict[str, Any] | None, name: str) -> float | None:
 
 
 METRICS = (
-    Metric("bpb", "Validation bpb", "bits per byte", "bpb", "lower", "stage bpb, after training", _bpb, _bpb_rows),
+    Metric(
+        "bpb",
+        "Validation bpb",
+        "bits per byte",
+        "bpb",
+        "lower",
+        "stage bpb, a run of its own after training",
+        _bpb,
+        _bpb_rows,
+    ),
     Metric(
         "last_bpb",
         "Validation bpb, last look",
@@ -109,7 +132,7 @@ METRICS = (
         "centred accuracy",
         "core",
         "higher",
-        "stage core, before fine-tuning",
+        "stage core, a run of its own before fine-tuning",
         _core,
         _suite_items("core"),
     ),
@@ -119,7 +142,7 @@ METRICS = (
         "centred accuracy",
         "chatcore",
         "higher",
-        "stage chatcore, fine-tuned",
+        "stage chatcore, a run of its own after fine-tuning",
         _chatcore,
         _suite_items("chatcore"),
     ),

@@ -19,6 +19,8 @@ TABLES = Path(__file__).parent / "baselines"
 SHA256 = {
     "v1": "7574690dbc6536c80a3077cd9eaa560698b38d20b909dcd26fae8da4d9aedf6a",
     "v2": "10ae9d50498eb89fbbb7adf138a1db6c16c8903f3934ef7a98bda8da7b867da9",
+    "chat6": "95bcb905c258b7d9aa5d5c93bf9e7c9a9c596afce0a78401516081731bb73696",
+    "chat5": "9f3cfd2f17bd6910bfa0250dae1c569174b457e6534f793dea3eda88062f718e",
     "published_items": "c3ba2ff82ee4f860a596e684aad2b65954404318afaf735eeab1b7b7ed4b14a8",
 }
 Z95 = 1.959963984540054  # 97.5 % point of the normal distribution
@@ -113,6 +115,14 @@ def baseline_table(name: str, bundle_csv: Path | None) -> tuple[dict[str, float]
         return read_baselines(bundle_csv, "Eval Task", "Random baseline"), bundle_csv
     path = _frozen(name)
     return read_baselines(path, "label", "baseline"), path
+
+
+def chat_table(name: str) -> dict[str, float]:
+    """Tasks and their accuracies of guessing of a form of ChatCORE.
+
+    `chat6` is nanochat's at commit dc54a1a, `chat5` its later one (July 2026), which leaves SpellingBee out.
+    """
+    return read_baselines(_frozen(name), "label", "baseline")
 
 
 def _frozen(name: str) -> Path:

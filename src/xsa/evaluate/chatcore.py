@@ -2,14 +2,16 @@
 
 Categorical tasks: the answer is the likeliest of the allowed letters as the first token of the assistant's turn, of equal
 ones the first letter; nothing is generated. Generated tasks: the likeliest token each time, with the calculator, up to
-`max_new_tokens`; `truncated` counts answers that were cut there. Items are the first `max_per_task` in published order.
+`max_new_tokens`; `truncated` counts answers that were cut there, `ended` how HumanEval's programs ended by kind. Items
+are the first `max_per_task` in published order. Tasks and chance levels are a named table (`baselines`).
 
 Prompts are never cut. One that is longer than the model's context runs beyond it, as in nanochat, and is counted in
-`beyond_context`. `partial` lists tasks with fewer items than the published sets have.
+`beyond_context`. `partial` has the tasks with fewer items than the published sets: items, published.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -17,12 +19,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from xsa.data.chat import BASELINES, CategoricalItem, GeneratedItem, chat_items, final_answer
+from xsa.data.chat import CategoricalItem, GeneratedItem, chat_items, final_answer
 from xsa.data.conversation import render_prompt
 from xsa.data.tokenizer import Tokenizer
-from xsa.evaluate.centred import TaskScore, aggregate, published_items
+from xsa.evaluate.centred import TaskScore, aggregate, chat_table, published_items
 from xsa.evaluate.engine import answer_all
 from xsa.evaluate.humaneval import graded_program
+from xsa.evaluate.naming import named_source
 from xsa.evaluate.resume import kept_or_made
 from xsa.evaluate.sandbox import Limits, Sandbox
 from xsa.evaluate.scoring import token_budget
@@ -33,6 +36,7 @@ from xsa.store.job import Job
 from xsa.train.checkpoint import load_for_evaluation
 
 GENERATED = ("gsm8k", "humaneval", "spellingbee")
+SAID_TOKENS = 4  # tokens that fit where one does in training or scoring, of which keys and values alone are kept
 FILES = {"spellingbee": "spellingbee/words_alpha.txt"}
 ITEMS = pa.schema(
     [
@@ -41,6 +45,7 @@ ITEMS = pa.schema(
         ("gold", pa.string()),
         ("prediction", pa.string()),
         ("correct", pa.bool_()),
+        ("kind", pa.string()),
         ("detail", pa.string()),
         ("tokens", pa.int64()),
     ]
@@ -56,31 +61,32 @@ def chatcore(job: Job) -> dict:
     tasks = job.settings.tasks
     items, smaller = _read_all(job)
     sandbox = Sandbox(Limits(seconds=job.settings.sandbox_seconds)) if "humaneval" in tasks else None
-    model, tokenizer, _ = load_for_evaluation(job)
-    outcomes = {}
+    model, tokenizer, about = load_for_evaluation(job)
+    outcomes, table = {}, chat_table(job.settings.baselines)
     for task in tasks:
         make = partial(_evaluate, job, model, tokenizer, sandbox, task, items[task])
         outcomes[task] = kept_or_made(job.state / f"{task}.json", make)
         right = sum(row["correct"] for row in outcomes[task]["rows"])
         job.progress.say(f"{task}: {right} of {len(items[task])} right")
     scores = {
-        task: TaskScore(len(items[task]), sum(row["correct"] for row in outcomes[task]["rows"]), BASELINES[task])
+        task: TaskScore(len(items[task]), sum(row["correct"] for row in outcomes[task]["rows"]), table[task])
         for task in tasks
     }
-    write_json(job.out / "chatcore.json", _summary(scores, outcomes, smaller, job.settings))
+    source = named_source(about.stage, job.settings.max_per_task, smaller, tasks, table)
+    write_json(job.out / "chatcore.json", _summary(scores, outcomes, smaller, source, job.settings))
     rows = [{"task": task} | row for task in tasks for row in outcomes[task]["rows"]]
     pq.write_table(pa.Table.from_pylist(rows, schema=ITEMS), job.out / "items.parquet")
     return {"device": job.device, "sandbox": sandbox.confinement if sandbox else None}
 
 
-def _read_all(job: Job) -> tuple[dict[str, list], list[str]]:
+def _read_all(job: Job) -> tuple[dict[str, list], dict[str, dict[str, int]]]:
     """The items of each task that are asked, all rows checked, and the tasks whose sets are smaller than published."""
-    published, items, smaller = published_items(), {}, []
+    published, items, smaller = published_items(), {}, {}
     for task in job.settings.tasks:
         job.file("chatsets", FILES.get(task, f"{task}/test.parquet"))
         rows = chat_items(task, job.folder("chatsets"), job.settings.spellingbee_items)
         if len(rows) < published[task]:
-            smaller.append(task)
+            smaller[task] = {"items": len(rows), "published": published[task]}
         asked = len(rows) if job.settings.max_per_task is None else min(job.settings.max_per_task, len(rows))
         items[task] = [rows[index] for index in range(asked)]
     return items, smaller
@@ -99,7 +105,7 @@ def _evaluate(
     if task not in GENERATED:
         rows, truncated = choose_letters(model, tokenizer, items, prompts, budget, done), 0
     else:
-        answers = answer_all(model, tokenizer, prompts, job.settings.max_new_tokens, budget, done)
+        answers = answer_all(model, tokenizer, prompts, job.settings.max_new_tokens, SAID_TOKENS * budget, done)
         texts = [tokenizer.decode(answer.ids) for answer in answers]
         truncated = sum(answer.ended == "limit" for answer in answers)
         rows = grade(items, texts, [len(answer.ids) for answer in answers], sandbox, job.run.threads)
@@ -133,7 +139,9 @@ def choose_letters(
             item = items[number]
             ids = [_one_token(tokenizer, letter, item) for letter in item.letters]
             letter = item.letters[int(logits_V[ids].argmax())]
-            rows[number] = _row(number, item.gold, letter, letter == item.gold, "", 1)
+            rows[number] = _row(
+                number, item.gold, letter, letter == item.gold, "right" if letter == item.gold else "wrong", "", 1
+            )
         at += len(batch)
         done(at)
     return rows
@@ -149,11 +157,11 @@ def grade(
             for item, text in zip(items, texts, strict=True)
         ]
         outcomes = sandbox.run_all(programs, workers)
-        results = [(text, one.passed, one.detail) for text, one in zip(texts, outcomes, strict=True)]
+        results = [(text, one.passed, one.kind, one.detail) for text, one in zip(texts, outcomes, strict=True)]
     else:
         numbers = [final_answer(text) for text in texts]
         results = [
-            (number or "", number == item.gold, "" if number is not None else "no number after ####")
+            (number or "", number == item.gold, "right" if number == item.gold else "wrong", _why(number))
             for item, number in zip(items, numbers, strict=True)
         ]
     return [
@@ -162,9 +170,13 @@ def grade(
     ]
 
 
-def _row(item: int, gold: str, prediction: str, correct: bool, detail: str, tokens: int) -> dict:
-    names = ("item", "gold", "prediction", "correct", "detail", "tokens")
-    return dict(zip(names, (item, gold, prediction, correct, detail, tokens), strict=True))
+def _why(number: str | None) -> str:
+    return "" if number is not None else "no number after ####"
+
+
+def _row(item: int, gold: str, prediction: str, correct: bool, kind: str, detail: str, tokens: int) -> dict:
+    names = ("item", "gold", "prediction", "correct", "kind", "detail", "tokens")
+    return dict(zip(names, (item, gold, prediction, correct, kind, detail, tokens), strict=True))
 
 
 def _one_token(tokenizer: Tokenizer, letter: str, item: CategoricalItem) -> int:
@@ -177,13 +189,18 @@ def _one_token(tokenizer: Tokenizer, letter: str, item: CategoricalItem) -> int:
     return ids[0]
 
 
-def _summary(scores: dict[str, TaskScore], outcomes: dict[str, dict], smaller: list[str], settings) -> dict:
+def _summary(
+    scores: dict[str, TaskScore], outcomes: dict[str, dict], smaller: dict, source: dict[str, str], settings
+) -> dict:
     whole = aggregate(scores)
     return {
         "chatcore": whole["mean"],
         "standard_error": whole["standard_error"],
         "interval": whole["interval"],
+        "baselines": settings.baselines,
+        "source": source,
         "max_per_task": settings.max_per_task,
+        "max_new_tokens": settings.max_new_tokens,
         "partial": smaller,
         "tasks": {
             task: {
@@ -195,6 +212,7 @@ def _summary(scores: dict[str, TaskScore], outcomes: dict[str, dict], smaller: l
                 "standard_error": one.standard_error,
                 "truncated": outcomes[task]["truncated"],
                 "beyond_context": outcomes[task]["beyond_context"],
+                "ended": dict(Counter(row["kind"] for row in outcomes[task]["rows"])),
             }
             for task, one in scores.items()
         },

@@ -21,6 +21,7 @@ from xsa.data.icl import Task, check_enough, choose_tasks, fewshot_indices, orde
 from xsa.data.tokenizer import Tokenizer
 from xsa.evaluate.centred import TaskScore, aggregate, baseline_table, published_items
 from xsa.evaluate.core_prompts import Prompt, render, to_prompt
+from xsa.evaluate.naming import named_source
 from xsa.evaluate.resume import kept_or_made
 from xsa.evaluate.scoring import Score, score, token_budget
 from xsa.model.nanochat import NanoChat
@@ -52,7 +53,7 @@ def core(job: Job) -> dict:
     tasks = choose_tasks(read_tasks(path), settings.tasks, path)
     baselines = _baselines(job, tasks)
     items, smaller = _read_all(job, tasks)
-    model, tokenizer, _ = load_for_evaluation(job)
+    model, tokenizer, about = load_for_evaluation(job)
     total, before = sum(map(len, items.values())), 0
     outcomes: dict[str, dict] = {}
     for number, task in enumerate(tasks):
@@ -68,7 +69,8 @@ def core(job: Job) -> dict:
         )
         for task in tasks
     }
-    write_json(job.out / "core.json", _summary(tasks, scores, outcomes, smaller, settings))
+    source = named_source(about.stage, settings.max_per_task, smaller, tasks, read_tasks(path))
+    write_json(job.out / "core.json", _summary(tasks, scores, outcomes, smaller, settings) | {"source": source})
     pq.write_table(_table(tasks, items, outcomes), job.out / "items.parquet")
     return {"device": job.device, "items": total}
 

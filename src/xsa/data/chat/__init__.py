@@ -2,10 +2,9 @@
 
 from xsa.data.chat.items import CategoricalItem, Conversation, GeneratedItem, final_answer
 from xsa.data.chat.mixture import Mixture, mixture
-from xsa.data.chat.tasks import BASELINES, chat_items
+from xsa.data.chat.tasks import chat_items
 
 __all__ = [
-    "BASELINES",
     "CategoricalItem",
     "Conversation",
     "GeneratedItem",

@@ -8,16 +8,6 @@ from pathlib import Path
 from xsa.data.chat import arc, gsm8k, humaneval, mmlu, spellingbee
 from xsa.data.chat.items import CategoricalItem, GeneratedItem
 
-# Accuracy of guessing; generated answers are not guessed.
-BASELINES = {
-    "arc_easy": 0.25,
-    "arc_challenge": 0.25,
-    "mmlu": 0.25,
-    "gsm8k": 0.0,
-    "humaneval": 0.0,
-    "spellingbee": 0.0,
-}
-
 
 def chat_items(task: str, folder: Path, spellingbee_items: int = 256) -> Sequence[CategoricalItem | GeneratedItem]:
     """The items of a task in published order; `folder` is the result of the stage `chatsets`."""
