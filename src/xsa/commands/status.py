@@ -61,6 +61,7 @@ def _show(text: str, again: bool) -> None:
     """Print a page; on a terminal that is watched, over the page before, as much of it as there is room for."""
     if again and sys.stdout.isatty():
         lines = text.splitlines()[: shutil.get_terminal_size().lines - 1]
-        click.echo("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J", nl=False)
+        # Home, lines cut at the edge and cleared to it, then whatever was below.
+        click.echo("\x1b[H\x1b[?7l" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[?7h\x1b[J", nl=False)
     else:
         click.echo(f"{time.strftime('%H:%M:%S')}  {text}\n" if again else text)

@@ -107,7 +107,7 @@ def _left(plan: Plan, states: States) -> str:
     left = remaining(plan, states)
     if finished(plan, states):
         return "; nothing is left to do"
-    shared = f", {left.jobs} jobs at a time" if left.jobs > 1 else ""
+    shared = f", {left.jobs} jobs at a time" if left.jobs > 1 else ", one job at a time"
     measured = any(state.state == "done" for (stage, _), state in states.items() if stage not in left.estimated)
     guessed = "" if measured else ", estimated from its operations"
     return f"; about {duration(left.seconds / left.jobs)} left{shared}{guessed}"
