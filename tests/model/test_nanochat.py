@@ -6,6 +6,7 @@ import copy
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import xsa.model.attention
 from tests.model.conftest import lively, small_config
@@ -166,6 +167,20 @@ def test_bfloat16_computes_in_bfloat16_and_ends_in_float32():
     loss, grads = loss_and_gradients(coarse, tokens)
     assert loss.dtype == torch.float32
     assert all(grad.isfinite().all() for grad in grads.values())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_softcap_and_loss_are_those_of_float32_whatever_the_compute_dtype(dtype):
+    model = lively(small_config(), dtype=dtype)
+    tokens = tokens_of(model.config)
+    with torch.no_grad():
+        raw = model.lm_head(20 * model.hidden(tokens))[..., : model.config.vocab_size]
+        assert raw.dtype == dtype
+        logits = model.logits(20 * model.hidden(tokens))
+        assert torch.equal(logits, 15 * torch.tanh(raw.float() / 15))
+        each = model(tokens, tokens, reduction="none")
+        expected = F.cross_entropy(model(tokens).double().flatten(0, 1), tokens.flatten(), reduction="none")
+    assert torch.allclose(each.flatten().double(), expected, rtol=0, atol=1e-5)
 
 
 def test_observation_changes_nothing():

@@ -47,6 +47,9 @@ def act(what: str, trainer: Trainer, watch: loop.Interruption) -> None:
         case "drift":
             with torch.no_grad():
                 trainer.model.x0_lambdas[0] += 1.0
+        case "poison":
+            weight = trainer.model.transformer.h[1].mlp.c_fc.weight
+            weight.register_hook(lambda gradient: gradient * float("nan"))
         case _:
             raise AssertionError(what)
 

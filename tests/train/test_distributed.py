@@ -176,6 +176,7 @@ def test_a_signal_to_one_process_stops_all_with_75(world):
     ("act", "sentence"),
     [
         ("fail", "this one process has failed"),
+        ("poison", "training stopped: step 3 is not finite: its loss is "),
         ("kill", "another of the 2 processes ended without a word"),
         ("drift", f"after step {STEPS} the 2 processes hold different parameters"),
     ],
@@ -184,6 +185,7 @@ def test_where_one_process_fails_all_end_and_one_says_why(world, act, sentence):
     job = world.pretraining(act)
     codes, said = world.together(job, 2, rank=1, step=STEPS if act == "drift" else 2, act=act)
     assert all(codes) and said.count("said: ") == 1 and f"said: {sentence}" in said, said
+    assert act != "poison" or "tensor that is not finite is the gradient of transformer.h.1.mlp.c_fc.weight" in said
     assert "Traceback" not in said and not States(job.state, print).all()
     left_nothing(job)
 

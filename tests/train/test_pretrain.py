@@ -8,12 +8,16 @@ import json
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from xsa.data.rows import Rows
 from xsa.store.errors import UserError
 from xsa.store.files import sha256_file
+from xsa.study.settings import RunSettings
 from xsa.train.checkpoint import load_model
+from xsa.train.deterministic import deterministic
+from xsa.train.step import Trainer
 
 
 def test_writes_checkpoint_log_and_validation_of_the_stated_form(pretraining, run):
@@ -116,3 +120,41 @@ def test_seed_alone_decides_the_weights(pretraining, run):
     }
     again = sha256_file(run(pretraining("again", seed=1, steps=1)) / "model.safetensors")
     assert again == digests[1] != digests[2]
+
+
+def test_bfloat16_trains_to_nearly_the_same_losses_with_float32_masters(pretraining, run):
+    fine, coarse = (run(pretraining(dtype, dtype=dtype)) for dtype in ("float32", "bfloat16"))
+    losses = [pq.read_table(folder / "log.parquet")["loss"].to_pylist() for folder in (fine, coarse)]
+    assert losses[1] != losses[0] and losses[1] == pytest.approx(losses[0], rel=0.02)
+    dtypes = {name: tensor.dtype for name, tensor in load_file(coarse / "model.safetensors").items()}
+    embeddings = {name for name in dtypes if "wte" in name or name.startswith("value_embeds.")}
+    assert {name for name, dtype in dtypes.items() if dtype == torch.bfloat16} == embeddings
+    assert set(dtypes.values()) == {torch.bfloat16, torch.float32}
+    assert {tensor.dtype for tensor in load_file(fine / "model.safetensors").values()} == {torch.float32}
+
+
+def test_deterministic_mode_gives_the_same_bits_twice_and_is_recorded(pretraining, run, notes, monkeypatch):
+    asked, take = [], Trainer.step
+
+    def step(self, number):
+        asked.append(torch.are_deterministic_algorithms_enabled())
+        return take(self, number)
+
+    monkeypatch.setattr(Trainer, "step", step)
+    folders = []
+    for name in ("once", "twice"):
+        job = pretraining(name)
+        job.run = RunSettings(deterministic=True)
+        folders.append(run(job))
+    assert asked == [True] * 12 and notes(folders[0])["deterministic"] is True
+    for file in ("model.safetensors", "optimizer.safetensors", "log.parquet", "validation.parquet"):
+        assert sha256_file(folders[0] / file) == sha256_file(folders[1] / file)
+    assert notes(run(pretraining("as ever")))["deterministic"] is False
+    assert asked[12:] == [False] * 6
+
+
+def test_an_operation_without_a_deterministic_kernel_is_a_sentence():
+    before = torch.are_deterministic_algorithms_enabled()
+    with pytest.raises(UserError, match=r"^put_ does not .*; set run\.deterministic: false"), deterministic(True):
+        torch.zeros(3).put_(torch.tensor([0]), torch.ones(1))
+    assert torch.are_deterministic_algorithms_enabled() == before

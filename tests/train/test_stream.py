@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import tracemalloc
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from xsa.store.errors import UserError
@@ -44,3 +46,18 @@ def test_the_chain_depends_on_content_and_order():
     a = chain(chain(STREAM_START, b"one"), b"two")
     assert a == hashlib.sha256(hashlib.sha256(bytes(32) + b"one").digest() + b"two").hexdigest()
     assert a != chain(chain(STREAM_START, b"two"), b"one")
+
+
+def test_reading_holds_no_more_than_a_few_batches_whatever_the_size_of_the_corpus(results):
+    peaks = {}
+    for count in (64, 16_384):
+        stream = RowStream([results.rows(count, seed=1, sequence_len=256) / "rows.arrow"], 256, 265)
+        batches, before = PretrainBatches(stream, 16), pa.total_allocated_bytes()
+        tracemalloc.start()
+        for step in range(count // 16):
+            batch = batches.read(step)
+        peaks[count] = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert pa.total_allocated_bytes() == before, "pages of the file, no copies"
+    one = batch.inputs_RT.nbytes + len(batch.content)
+    assert peaks[16_384] < min(4 * one, 1.5 * peaks[64])

@@ -6,9 +6,6 @@ must change nothing: not the logits, not the gradients, and not a training run.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pandas as pd
@@ -25,6 +22,7 @@ from xsa.store.job import Job
 from xsa.study.stages import EquivalenceStage
 from xsa.train.checkpoint import as_dtype
 from xsa.train.compiling import loss_sum
+from xsa.train.deterministic import deterministic
 from xsa.train.distributed import Ranks
 from xsa.train.loop import use_threads
 from xsa.train.step import Rates, Trainer, micro_batch
@@ -57,7 +55,8 @@ def equivalence(job: Job) -> dict[str, Any]:
         raise UserError(
             "equivalence.device is cuda, but there is no GPU here; run this stage where there is one, or set it to cpu"
         )
-    with _deterministic(device):
+    # A difference must be the path's, not one that the GPU's order of addition makes.
+    with deterministic(device.type == "cuda", warn_only=True):
         found = compare_once(*(_model(settings, explicit, device) for explicit in (False, True)), batches.read(0))
         losses, models, how = _train(job, settings, batches, device)
     trained = [abs(a - b) for a, b in zip(*losses, strict=True)]
@@ -157,19 +156,6 @@ def _relative(a: Tensor, b: Tensor, floor: float = 0.0) -> float:
     """Largest difference relative to the largest entry of `a`, or to `floor` if that is larger; 0 where nothing differs."""
     difference = float((a.float() - b.float()).abs().max())
     return difference / max(float(a.float().abs().max()), floor, 1e-30) if difference else 0.0
-
-
-@contextmanager
-def _deterministic(device: torch.device) -> Iterator[None]:
-    """Have torch choose kernels that repeat themselves, so that a difference is the path's and not the GPU's."""
-    before = torch.are_deterministic_algorithms_enabled()
-    if device.type == "cuda":
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        torch.use_deterministic_algorithms(True, warn_only=True)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(before)
 
 
 def _name(device: torch.device) -> str:

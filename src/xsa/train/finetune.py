@@ -31,6 +31,7 @@ from xsa.train.checkpoint import (
 )
 from xsa.train.compiling import loss_sum
 from xsa.train.conversations import PackedBatches, held_out, pack_ahead
+from xsa.train.deterministic import deterministic
 from xsa.train.distributed import ranks
 from xsa.train.loop import Look, Run, use_threads
 from xsa.train.step import Rates, Trainer, micro_batch
@@ -52,7 +53,7 @@ def finetune(job: Job) -> dict[str, Any]:
     tokenizer = Tokenizer.load(tokenizer_path)
     check_vocabulary(base, files[CONFIG], tokenizer, tokenizer_path)
     T = base.model.sequence_len
-    with ranks(job.device) as group:
+    with ranks(job.device) as group, deterministic(job.run.deterministic):
         say = job.progress.say
         if group.first:
             pack_ahead(job.state / "packed", settings, job.folder("chatsets"), tokenizer, T, job.progress)

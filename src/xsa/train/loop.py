@@ -64,6 +64,7 @@ class Run:
             "device": str(self.ranks.device),
             "processes": self.ranks.world,
             "micro_batch": self.trainer.micro_batch,
+            "deterministic": torch.are_deterministic_algorithms_enabled(),
             "steps": self.steps,
             "tokens": self.tokens,
             "tokens_per_second": round(self._batch_tokens / self.position.log.median_seconds(), 1),

@@ -16,6 +16,7 @@ from xsa.store.job import Job
 from xsa.study.stages import PretrainStage
 from xsa.train.checkpoint import CheckpointConfig, as_dtype
 from xsa.train.compiling import loss_sum
+from xsa.train.deterministic import deterministic
 from xsa.train.distributed import ranks
 from xsa.train.loop import Run, use_threads
 from xsa.train.step import Rates, Trainer, micro_batch
@@ -37,7 +38,7 @@ def pretrain(job: Job) -> dict[str, Any]:
     validation = RowStream(
         [job.file("validation", "rows.arrow")], settings.model.sequence_len, settings.model.vocab_size
     )
-    with ranks(job.device) as group:
+    with ranks(job.device) as group, deterministic(job.run.deterministic):
         model = NanoChat(settings.model, dtype=as_dtype(settings.dtype)).to(group.device)
         model.init_weights(settings.seed)
         loss, how = loss_sum(model, settings.compile, group.device, job.progress.say)
