@@ -8,7 +8,6 @@ because it was killed, its lock tells: the file says `running` and nobody alive 
 from __future__ import annotations
 
 import json
-import math
 import os
 import socket
 import time
@@ -44,7 +43,7 @@ class JobStatus:
             "said": None,
             "progress": None,
         }
-        self._written = -math.inf
+        self._written = float("-inf")
 
     def begin(self) -> None:
         """Say that the job runs. What an earlier try said is gone."""
@@ -107,7 +106,7 @@ def read_status(folder: Path) -> dict[str, Any] | None:
 
 
 def _finite(value: Any) -> bool:
-    return not isinstance(value, float) or math.isfinite(value)
+    return not isinstance(value, float) or abs(value) < float("inf")
 
 
 def _reason(error: BaseException) -> tuple[str, str]:
