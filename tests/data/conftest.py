@@ -81,7 +81,8 @@ def tokenized(run_stage, local_shard):
 class Server:
     """A web server on the loopback. `answers[path]` gives the reply to a request: (status, headers, body).
 
-    A header `Cut: n` is not sent; it ends the connection after n bytes of the body.
+    A header `Cut: n` is not sent; it ends the connection after n bytes of the body, and `Stall: n` says nothing more after n
+    bytes until the test is over.
     """
 
     url: str
@@ -118,17 +119,22 @@ class Server:
 
 @pytest.fixture
 def server():
+    over = threading.Event()
+
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             shown.requests.append((self.path, dict(self.headers)))
             answer = shown.answers.get(self.path)
             status, headers, body = answer(self) if answer else (404, {}, b"")
-            cut = headers.pop("Cut", None)
+            cut, stall = headers.pop("Cut", None), headers.pop("Stall", None)
             self.send_response(status)
             for name, value in ({"Content-Length": len(body)} | headers).items():
                 self.send_header(name, str(value))
             self.end_headers()
-            self.wfile.write(body if cut is None else body[:cut])
+            self.wfile.write(body if cut is None and stall is None else body[: cut or stall])
+            if stall is not None:
+                self.wfile.flush()
+                over.wait(20)
             self.close_connection = True
 
         def log_message(self, *arguments) -> None:
@@ -139,6 +145,7 @@ def server():
     thread.start()
     shown = Server(f"http://127.0.0.1:{web.server_port}")
     yield shown
+    over.set()
     web.shutdown()
     web.server_close()
     thread.join()

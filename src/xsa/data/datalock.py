@@ -1,4 +1,7 @@
-"""`config/data.lock`: the SHA-256 of every downloaded file, kept when it is first seen and checked ever after."""
+"""`config/data.lock`: the SHA-256 of every downloaded file, and the commit of every branch, kept when first seen.
+
+Both are held to ever after: a file must have its hash, and a dataset's branch means the commit that it meant at first.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ WAIT_SECONDS = 60.0
 
 
 class DataLock:
-    """A JSON file: name of a published file -> {sha256, bytes}. Several jobs may add to it at the same time."""
+    """A JSON file: name of a published file -> {sha256, bytes}, `dataset@branch` -> {commit}. Several jobs may add at once."""
 
     def __init__(self, path: Path):
         self.path = Path(path)
@@ -35,23 +38,40 @@ class DataLock:
 
     def keep(self, name: str, sha256: str, size: int) -> None:
         """Add a file."""
+        self._add(name, {"sha256": sha256, "bytes": size})
+
+    def commit(self, branch: str) -> str | None:
+        """The commit that `dataset@branch` stands for, or None where it has not been seen."""
+        return self._read().get(branch, {}).get("commit")
+
+    def pin(self, branch: str, commit: str) -> str:
+        """Keep the commit of `dataset@branch`, unless one is kept; returns the one that is."""
+        return self._add(branch, {"commit": commit}, replace=False)["commit"]
+
+    def _add(self, name: str, entry: dict, replace: bool = True) -> dict:
         with _Turn(self.path.with_name(f".{self.path.name}.lock")):
             entries = self._read()
-            entries[name] = {"sha256": sha256, "bytes": size}
+            if name in entries and not replace:
+                return entries[name]
+            entries[name] = entry
             try:
                 write_json(self.path, entries)
             except OSError as error:
                 raise UserError(
-                    f"{self.path} cannot be written ({error.strerror}), and the SHA-256 of {name} must be kept there; "
+                    f"{self.path} cannot be written ({error.strerror}), and what {name} is must be kept there; "
                     "make its folder writable"
                 ) from None
+            return entry
 
     def _read(self) -> dict[str, dict]:
         try:
             entries = json.loads(self.path.read_text(encoding="utf-8"))
-            if all(len(entry["sha256"]) == 64 for entry in entries.values()):
+            if all(
+                len(entry["commit"]) == 40 if "commit" in entry else len(entry["sha256"]) == 64
+                for entry in entries.values()
+            ):
                 return entries
-            problem = "an entry has no SHA-256"
+            problem = "an entry has no SHA-256 and no commit"
         except FileNotFoundError:
             return {}
         except (json.JSONDecodeError, UnicodeDecodeError, AttributeError, KeyError, TypeError) as error:

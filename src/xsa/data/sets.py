@@ -25,7 +25,13 @@ from xsa.study.sources import HashCache, visible_files
 
 BUCKET = "https://karpathy-public.s3.us-west-2.amazonaws.com"
 WORDS = "https://raw.githubusercontent.com/dwyl/english-words/refs/heads/master/words_alpha.txt"
-REVISION = "main"
+# Commits at which the published sets are read; what is not named is read from main, as the data lock first saw it.
+REVISIONS = {
+    "allenai/ai2_arc": "210d026faf9955653af8916fad021475a3f00453",
+    "cais/mmlu": "c30699e8356da336a370243923dbaf21066bb9fe",
+    "openai/gsm8k": "e53f048856ff4f594e959d75785d2c2d37b678ee",
+    "openai/openai_humaneval": "7dce6050a7d6d172f3cc5c32aa97f52fa1a2e544",
+}
 # File of the result -> dataset on the hub, files there (several are joined).
 CHAT_FILES: dict[str, tuple[str, tuple[str, ...]]] = {
     "arc_easy/test.parquet": ("allenai/ai2_arc", ("ARC-Easy/test-00000-of-00001.parquet",)),
@@ -55,8 +61,10 @@ def bundle(job: Job) -> dict[str, Any]:
 
         write_bundle(job.out, job.settings.seed, job.settings.items)
     else:
+        from xsa.data.hub import other_file
+
         archive = job.state / "eval_bundle.zip"
-        published = Published("eval_bundle.zip", f"{BUCKET}/eval_bundle.zip")
+        published = other_file("eval_bundle.zip", f"{BUCKET}/eval_bundle.zip")
         _download(job, published, archive, lambda path: unzip_bundle(path, job.state / "tried"))
         unzip_bundle(archive, job.out)
     return {"items": check_bundle(job.out)}
@@ -99,17 +107,18 @@ def _copy_local(job: Job) -> None:
 
 
 def _published_chatsets(job: Job) -> None:
-    from xsa.data.hub import hub_file
+    from xsa.data.hub import hub_file, other_file
 
+    lock = DataLock(job.source["data_lock"])
     for name, (dataset, files) in CHAT_FILES.items():
         target, parts = job.out / name, []
         for number, file in enumerate(files):
             parts.append(job.state / "parts" / name / f"{number}.parquet")
-            _download(job, hub_file(dataset, REVISION, file), parts[-1], _parquet)
+            _download(job, hub_file(dataset, REVISIONS.get(dataset, "main"), file, lock), parts[-1], _parquet)
         join_parquet(parts, target)
     for published, name in (
-        (Published("identity_conversations.jsonl", f"{BUCKET}/identity_conversations.jsonl"), "identity"),
-        (Published("words_alpha.txt", WORDS), "spellingbee"),
+        (other_file("identity_conversations.jsonl", f"{BUCKET}/identity_conversations.jsonl"), "identity"),
+        (other_file("words_alpha.txt", WORDS), "spellingbee"),
     ):
         _download(job, published, job.out / name / published.name, _text)
 

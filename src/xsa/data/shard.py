@@ -52,8 +52,9 @@ def _hub(job: Job, target: Path) -> str:
     from xsa.data.hub import hub_file
 
     settings = job.settings
-    published = hub_file(settings.dataset, settings.revision, settings.name)
-    return download(published, target, job.state, DataLock(job.source["data_lock"]), job.progress, check_shard)
+    lock = DataLock(job.source["data_lock"])
+    published = hub_file(settings.dataset, settings.revision, settings.name, lock)
+    return download(published, target, job.state, lock, job.progress, check_shard)
 
 
 def copy_hashed(source: Path, target: Path) -> str:
