@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 
 import click
 import pytest
@@ -259,6 +260,24 @@ def test_a_cell_that_two_studies_have_differently_needs_its_study(project, resul
     with pytest.raises(UserError, match=f"say tiny/{CELL}|say other/{CELL}"):
         told(project, CELL, WITH_XSA)
     assert told(project, f"tiny/{CELL}", f"other/{CELL}")["settings"][0]["path"] == "horizon.steps"
+
+
+def test_a_metric_that_cannot_be_read_does_not_hide_the_rest(project, results, monkeypatch):
+    """These records list no files of numbers."""
+    monkeypatch.chdir(project.root)
+    shown = CliRunner().invoke(main, ["diff", CELL, WITH_XSA])
+    assert shown.exit_code == 0, shown.output
+    assert "xsa.alpha: 0 → 1" in shown.output and "cannot be compared" in shown.output and "bpb.json" in shown.output
+
+
+@pytest.mark.parametrize("arguments", [["status", "tiny"], ["show", CELL], ["diff", CELL, WITH_XSA]])
+def test_looking_imports_no_torch(project, results, arguments):
+    code = (
+        "import sys; from click.testing import CliRunner; from xsa.cli import main\n"
+        "shown = CliRunner().invoke(main, sys.argv[1:]); print(shown.output)\n"
+        "assert shown.exit_code == 0 and 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code, *arguments], cwd=project.root, check=True)
 
 
 def test_two_that_are_the_same_are_said_to_be(project, results, monkeypatch):

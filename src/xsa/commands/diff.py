@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from xsa.commands.options import CONTEXT, open_project, results_option
+from xsa.store.errors import UserError
 
 if TYPE_CHECKING:
     from xsa.study.sides import Side
@@ -32,7 +33,12 @@ def command(a: str, b: str, as_json: bool, results: Path) -> None:
     project = open_project(results)
     sides = Sides(project)
     pair = sides.pair(a, b)
-    told = differences(*pair, project.root, sides.shelf) | {"metrics": _metrics(*pair, results)}
+    told = differences(*pair, project.root, sides.shelf) | {"metrics": [], "not_compared": None}
+    try:
+        told["metrics"] = _metrics(*pair, results)
+    except UserError as error:
+        # A file that is gone or damaged: the rest is told all the same.
+        told["not_compared"] = str(error)
     click.echo(json.dumps(told, indent=1, ensure_ascii=False) if as_json else differences_text(told))
 
 

@@ -37,6 +37,8 @@ def differences_text(told: Values) -> str:
             lines += [f"  … and {len(found) - most} more; --json has all"] if len(found) > most else []
     if told.get("metrics"):
         lines += ["", click.style("metrics", bold=True), *(f"  {line}" for line in _metrics(told))]
+    if told.get("not_compared"):
+        lines += ["", click.style("metrics", bold=True), f"  cannot be compared: {told['not_compared']}"]
     return "\n".join([*lines, *(["", f"the same: {', '.join(equal)}"] if equal else [])])
 
 
