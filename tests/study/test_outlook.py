@@ -228,7 +228,7 @@ def test_the_table_is_as_wide_as_a_terminal_and_sums_up(project, results):
     project.study(study(run={"requires": "cuda", "gpu": "H100"}))
     text = outlook_as_text(outlook(project.plan(), results))
     assert max(map(len, text.splitlines())) <= WIDTH
-    assert "d2w32h2-muon-a{0,1}-s{0,1}" in text and "all of it" in text and "FLOPs at 40% of H100" in text
+    assert "d2w32h2-muon-a{0,1}-s{0,1}" in text and "all of it" in text and "FLOPs at 40 % of H100" in text
 
 
 def test_the_summary_fits_fifteen_lines_however_much_there_is_to_say(done, results):

@@ -14,6 +14,7 @@ from markupsafe import Markup
 from xsa.report import numbers, provenance
 from xsa.report.answer import answer, seed_counts, treatment
 from xsa.report.comparisons import BESIDE, MAIN, MECHANISM, metric_tables, task_tables
+from xsa.report.forecasts import forecasts
 from xsa.report.gaps import gaps, stage_name
 from xsa.report.reading import Analysis
 from xsa.report.svg import inline_svg
@@ -126,6 +127,7 @@ def context(analysis: Analysis) -> dict[str, Any]:
         "mechanism_tables": metric_tables(summary, MECHANISM),
         "task_tables": task_tables(summary),
         "cells": cells,
+        "forecasts": forecasts(analysis),
         "cell_metrics": [metric for metric in MAIN if any(cell.get(metric) is not None for cell in cells)],
         "figures": _figures(analysis),
         "analysis": analysis.folder.resolve().name,

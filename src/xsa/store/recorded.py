@@ -21,6 +21,7 @@ class Recorded:
     recipe: dict[str, Any]
     files: dict[str, dict[str, Any]]
     made: dict[str, Any]
+    adopted: bool = False  # made elsewhere, whatever `made` says
 
     @property
     def key(self) -> str:
@@ -62,6 +63,7 @@ def _of_stage(place: Path, stage: str) -> Iterator[Recorded]:
                     record["recipe"],
                     record["files"],
                     made if isinstance(made, dict) else {},
+                    "adopted" in record,
                 )
                 break
 

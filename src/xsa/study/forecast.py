@@ -129,7 +129,7 @@ class Forecasts:
     def _sample(self, one: Recorded) -> _Sample | None:
         seconds = device_seconds(one.stage, one.made)
         work = self._costs.of(one.recipe).work
-        if not seconds or one.stage in FIXED_SECONDS:
+        if not seconds or one.adopted or one.stage in FIXED_SECONDS:
             return None
         return _Sample(self._shape(one.recipe), _shape_name(one.key), work, work / seconds)
 
@@ -161,7 +161,9 @@ def estimate(stage: str, cost: Cost, device: str, gpu: str = DEFAULT_GPU) -> For
     else:
         name, peak = gpu_rate(gpu)
         share = UTILISATION.get(stage, SHORT_UTILISATION)
-        rate, said = peak * share, f"FLOPs at {share:.1%} of {name}'s {peak / 1e12:.0f} TFLOP/s".replace(".0%", "%")
+        rate, said = peak * share, f"FLOPs at {100 * share:g} % of {name}'s {peak / 1e12:.0f} TFLOP/s"
+        if name.lower() not in gpu.lower().replace("-", " "):
+            said += f", for the rate of {gpu} is not known"
     return Forecast(START_SECONDS + cost.flops / rate, device, FLOPS, said)
 
 
