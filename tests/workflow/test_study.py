@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.workflow, pytest.mark.xdist_group("workflow")]
 
 
 def test_every_stage_leaves_a_record_of_its_files(finished):
-    for stage in STAGES:
+    for stage in (name for name in STAGES if not name.startswith("imported")):
         records = list((finished.root / "results" / stage).glob("*@*/record.json"))
         assert records, stage
         for record in map(lambda path: json.loads(path.read_text()), records):

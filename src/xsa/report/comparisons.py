@@ -72,7 +72,8 @@ def task_tables(summary: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _shown(row: dict[str, Any], scale: float) -> dict[str, Any]:
-    sides = {"both": ("baseline", "arm")}.get(row.get("adopted"), (row.get("adopted"),))
+    adopted = row.get("adopted")
+    sides = ["baseline", "arm"] if adopted == "both" else [adopted] if adopted else []
     return row | {
         "adopted": sides,
         "whisker": whisker(row, scale),

@@ -97,7 +97,7 @@ def _check_free(root: Path, name: str, target: Path, study: Path, recipe: str) -
 
 def _find_tokenizer(folder: Path, given: Path | None) -> Path:
     """The tokenizer's file: where it was said to be, else beside the weights, else where nanochat keeps it."""
-    places = [given] if given else [folder, folder / "tokenizer", folder.resolve().parents[1] / "tokenizer"]
+    places = [given] if given else [folder, folder / "tokenizer", folder.resolve().parent.parent / "tokenizer"]
     for place in places:
         for path in (place / "tokenizer.json", place / PICKLE) if place.is_dir() else (place,):
             if path.is_file():
