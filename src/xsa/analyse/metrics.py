@@ -75,7 +75,7 @@ def _suite_items(suite: str) -> Callable[[Results, Cell], str]:
         words += [f"{source['tasks']} tasks"] if source.get("tasks", "full") != "full" else []
         words += [f"limited: at most {most} items a task" if most else "full: all items"]
         words += [f"chance by table {table}"] if table else []
-        words += [f"partial sets: {_told_partial(partial)}"] if partial else []
+        words += [_told_partial(partial, len(found.get("tasks", {})))] if partial else []
         cut = sum(task.get("truncated", 0) for task in found.get("tasks", {}).values())
         words += (
             [f"{cut:,} answers cut at {found['max_new_tokens']} tokens"] if cut and "max_new_tokens" in found else []
@@ -85,11 +85,14 @@ def _suite_items(suite: str) -> Callable[[Results, Cell], str]:
     return items
 
 
-def _told_partial(partial: dict[str, dict[str, int]] | list[str]) -> str:
-    """The sets with fewer items than published: how many of how many, where the result says so."""
+def _told_partial(partial: dict[str, dict[str, int]] | list[str], tasks: int) -> str:
+    """Which sets have fewer items than published, and where the result says it, how many of how many."""
+    if len(partial) == tasks:
+        return "every set smaller than published"
     if not isinstance(partial, dict):
-        return " ".join(partial)
-    return " ".join(f"{task} ({one['items']:,} of {one['published']:,})" for task, one in partial.items())
+        return f"smaller than published: {' '.join(partial)}"
+    told = (f"{task} ({one['items']:,} of {one['published']:,})" for task, one in partial.items())
+    return f"smaller than published: {' '.join(told)}"
 
 
 def _entry(values: dict[str, Any] | None, name: str) -> float | None:

@@ -195,7 +195,9 @@ def _try(published: Published, part: Path, progress: Progress) -> _Said:
 
 def _is_whole(reply_headers, have: int, etag: str | None) -> bool:
     """True where nothing follows the part, for it is the whole file: the job was killed after the last byte."""
-    return reply_headers.get("Content-Range") == f"bytes */{have}" and reply_headers.get("ETag", etag) == etag
+    if etag is None or reply_headers.get("Content-Range") != f"bytes */{have}":
+        return False
+    return reply_headers.get("ETag", etag) == etag
 
 
 def _goes_on(reply, have: int, etag: str | None) -> bool:

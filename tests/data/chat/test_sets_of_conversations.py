@@ -15,7 +15,9 @@ from xsa.data.chat import gsm8k as gsm8k_set
 from xsa.data.chat.check import check_chatsets
 from xsa.data.conversation import render
 from xsa.store.errors import UserError
+from xsa.store.files import write_json
 from xsa.store.progress import Progress
+from xsa.study.result import digest_of
 from xsa.study.settings import MixtureItem
 
 ROWS = {
@@ -151,7 +153,7 @@ MIXTURE = (
 def test_a_mixture_has_every_set_as_often_as_asked_and_renders(sets, small_tokenizer):
     mixed = mixture(MIXTURE, sets, 0)
     assert mixed.sizes == {"smoltalk": 5, "identity": 2, "mmlu": 3, "gsm8k": 10, "simplespelling": 4, "spellingbee": 3}
-    assert len(mixed) == 27 and mixed.notes == []
+    assert len(mixed) == 27 and len(mixed.notes) == 4
     counted = Counter(conversation["messages"][-2]["content"] for conversation in mixed)
     assert counted["Who are you?"] == 2 and counted["3 and 1?"] == 2 and counted["Say 4."] == 1
     assert "Say 5." not in counted
@@ -177,7 +179,16 @@ def test_the_stand_in_for_auxiliary_train_is_taken_and_noted(sets):
     train.rename(sets / "mmlu" / "auxiliary_train_standin.parquet")
     mixed = mixture([MixtureItem(set="mmlu")], sets, 0)
     assert len(mixed) == 1
-    assert "mmlu is partial" in mixed.notes[0]
+    assert mixed.notes == ["mmlu is partial: 1 conversations, 99,842 are published"]
+
+
+def test_sets_smaller_than_published_are_used_and_noted_unless_they_are_the_builtin_ones(sets):
+    mixed = mixture([MixtureItem(set="smoltalk"), MixtureItem(set="gsm8k")], sets, 0)
+    assert [note.split(":")[0] for note in mixed.notes] == ["smoltalk is partial", "gsm8k is partial"]
+    recipe = {"settings": {"kind": "builtin"}}
+    made = sets.rename(sets.with_name(f"made@{digest_of(recipe)}"))
+    write_json(made / "record.json", {"digest": digest_of(recipe), "files": {}, "recipe": recipe})
+    assert mixture([MixtureItem(set="gsm8k")], made, 0).notes == []
 
 
 def test_auxiliary_train_may_be_inside_a_struct_as_the_hub_also_has_it(sets):

@@ -10,10 +10,14 @@ from pathlib import Path
 
 from xsa.data.chat import gsm8k, identity, mmlu, smoltalk, spellingbee
 from xsa.data.chat.items import Conversation
+from xsa.store.errors import UserError
+from xsa.store.record import read_record
 from xsa.study.settings import MixtureItem
 
 # Sizes of the generated sets in nanochat's mixture, for an entry without a limit.
 GENERATED = {"simplespelling": 200_000, "spellingbee": 80_000}
+# Training rows of the published sets (of SmolTalk the thousands that nanochat states).
+PUBLISHED = {"smoltalk": 460_000, "identity": 1000, "mmlu": 99_842, "gsm8k": 7473}
 
 
 class Mixture(Sequence[Conversation]):
@@ -58,9 +62,18 @@ def mixture(items: Sequence[MixtureItem], folder: Path, seed: int, split: str = 
         if rows is None:
             continue
         parts.append((item.set, rows, min(item.limit or len(rows), len(rows)), item.repeat))
-        if item.set == "mmlu" and split == "train" and mmlu.train_file(folder).name != "auxiliary_train.parquet":
-            notes.append(f"mmlu is partial: {len(rows)} rows of {mmlu.train_file(folder).name}, 99,842 are published")
+        published = PUBLISHED.get(item.set, 0)
+        if split == "train" and len(rows) < published and not _made_up(folder):
+            notes.append(f"{item.set} is partial: {len(rows):,} conversations, {published:,} are published")
     return Mixture(parts, seed, notes)
+
+
+def _made_up(folder: Path) -> bool:
+    """True where the sets are the built-in ones, of which no other size is published."""
+    try:
+        return read_record(folder)["recipe"]["settings"]["kind"] == "builtin"
+    except (UserError, KeyError, TypeError):
+        return False
 
 
 def _rows(item: MixtureItem, folder: Path, split: str) -> Sequence[Conversation] | None:
