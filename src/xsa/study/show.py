@@ -6,11 +6,10 @@ import json
 from pathlib import Path
 
 from xsa.study.architecture import flops_per_token, parameter_counts
+from xsa.study.forecast import GPU_FLOPS, UTILISATION
 from xsa.study.plan import Cell, Plan
 from xsa.study.result import Result
 
-# Dense bf16 rate of an H100, and the share of it that nanochat reaches in bf16 at depths 12 and 16 (seen by others).
-H100_FLOPS, UTILISATION = 989e12, 0.4
 # More results of one stage than this are shown as one line.
 FOLDED = 12
 
@@ -63,8 +62,8 @@ def _totals(plan: Plan, results: Path) -> str:
     there = sum(_mark(result, results) == "✓" for result in plan.results.values())
     text = f"{len(plan.cells)} cells, {len(plan.results)} results, {there} of them there; training computes {flops:.2e} FLOPs"
     if plan.study.run.requires == "cuda":
-        hours = flops / (H100_FLOPS * UTILISATION) / 3600
-        text += f", about {hours:,.0f} H100-hours at {UTILISATION:.0%} of its {H100_FLOPS / 1e12:.0f} TFLOP/s"
+        rate, share = GPU_FLOPS["H100"], UTILISATION["pretrain"]
+        text += f", about {flops / (rate * share) / 3600:,.0f} H100-hours at {share:.0%} of its {rate / 1e12:.0f} TFLOP/s"
     return text
 
 
