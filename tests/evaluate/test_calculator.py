@@ -1,4 +1,7 @@
 import json
+import math
+import random
+import warnings
 
 import pytest
 
@@ -77,3 +80,36 @@ def test_what_is_not_of_its_language_has_no_value(expression):
 )
 def test_division_by_zero_and_results_beyond_the_limits_have_no_value(expression):
     assert calculate(expression) is None
+
+
+def reference_rule(expression: str):
+    """What Python itself makes of an arithmetic text: nanochat's tool asks it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)
+        try:
+            return eval(expression, {"__builtins__": {}}, {})
+        except (SyntaxError, ArithmeticError, TypeError):
+            return None
+
+
+def test_random_arithmetic_has_python_s_value_and_type_or_none():
+    rng, valued = random.Random(0), 0
+    pieces = ["1", "2", "7", "10", "0", "3.5", ".5", "12", "+", "-", "*", "/", "//", "(", ")", " ", "-"]
+    for _ in range(20_000):
+        text = "".join(rng.choice(pieces) for _ in range(rng.randint(1, 9))).strip()
+        if "**" in text:
+            continue
+        expected, value = reference_rule(text), calculate(text)
+        if isinstance(expected, tuple) or (isinstance(expected, float) and not math.isfinite(expected)):
+            expected = None
+        assert (value, type(value)) == (expected, type(expected)), text
+        valued += value is not None
+    assert valued > 2000
+
+
+def test_counting_has_python_s_value_for_random_words():
+    rng = random.Random(1)
+    for _ in range(500):
+        word = "".join(rng.choice("abc ") for _ in range(rng.randint(0, 12)))
+        letters = "".join(rng.choice("abc") for _ in range(rng.randint(0, 2)))
+        assert calculate(f"'{word}'.count(\"{letters}\")") == word.count(letters)
