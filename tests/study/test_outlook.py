@@ -5,13 +5,15 @@ from __future__ import annotations
 import copy
 import json
 import shutil
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.study.conftest import RECIPE, STUDY
 from tests.study.recording import record, record_all
 from xsa.study import outlook as outlook_module
-from xsa.study.outlook import outlook
+from xsa.study.outlook import made_again, outlook
 from xsa.study.show_outlook import WIDTH, outlook_as_json, outlook_as_summary, outlook_as_text
 
 
@@ -219,6 +221,35 @@ def test_another_build_of_the_same_torch_is_no_other_version(project, results, m
     record_all(project.plan(), results, torch="2.13.0+cu128")
     monkeypatch.setattr(outlook_module, "torch_version", lambda: "2.13.0")
     assert outlook(project.plan(), results).warnings == []
+
+
+# --- code that is not what the lock says ---
+
+
+class Stale:
+    """A lock that one stage's code no longer matches."""
+
+    path = Path("config/stages.lock")
+
+    def __init__(self, stage):
+        self.stage = stage
+
+    def stale(self, among):
+        return [SimpleNamespace(stage=self.stage)] if self.stage in among else []
+
+
+def test_stale_code_is_warned_of_with_what_a_retrain_would_make_again(done, results):
+    (warning,) = outlook(done.plan(), results, lock=Stale("finetune")).warnings
+    # 4 cells' fine-tuning and ChatCORE, the analysis and the page.
+    assert "the code of finetune" in warning and "would make 10 results of the study 'tiny' again" in warning
+
+
+def test_a_retrain_makes_all_that_follows_and_costs_it_whole(done, results):
+    again = made_again(done.plan(), results, {"pretrain"})
+    assert {line.result.stage for line in again} == {
+        "pretrain", "finetune", "bpb", "core", "chatcore", "attention", "analyse", "report"
+    }  # fmt: skip
+    assert all(line.cost.flops for line in again if line.result.stage == "pretrain")
 
 
 # --- what a person and a program read ---

@@ -19,5 +19,6 @@ def command(study: str, as_json: bool, cells: bool, results: Path) -> None:
     from xsa.study.outlook import outlook
     from xsa.study.show_outlook import outlook_as_json, outlook_as_text
 
-    shown = outlook(open_project(results).plan(study), results)
+    project = open_project(results)
+    shown = outlook(project.plan(study), results, lock=project.lock)
     click.echo(outlook_as_json(shown, results) if as_json else outlook_as_text(shown, cells=cells))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xsa.store.errors import UserError
-from xsa.study.outlook import Line, Outlook, totals
+from xsa.study.outlook import Line, Outlook
 
 # Limit, unit, and what a line adds to it.
 _LIMITS = (
@@ -24,7 +24,7 @@ def exceeded(outlook: Outlook) -> list[str]:
             most = _most(outlook.lines, amount)
             sentences.append(
                 f"this run of the study {outlook.plan.study.name!r} would take about {_amount(total)} {unit}, and its limits "
-                f"allow {limit:,g} (limits.{name} in {outlook.plan.loaded.path}). Most of it: {most}. Raise limits.{name} or "
+                f"allow {_amount(limit)} (limits.{name} in {outlook.plan.loaded.path}). Most of it: {most}. Raise limits.{name} or "
                 "set it to null, or run fewer cells"
             )
     return sentences
@@ -58,6 +58,3 @@ def shape_of(line: Line) -> str:
 
 def _amount(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-__all__ = ["check_limits", "exceeded", "shape_of", "totals"]

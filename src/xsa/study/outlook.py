@@ -12,11 +12,12 @@ from typing import Any
 from xsa.store.recorded import Recorded, recorded_results
 from xsa.study.cost import Cost, Costs
 from xsa.study.forecast import BRINGS, Forecast, Forecasts
+from xsa.study.lock import StagesLock
 from xsa.study.machine import gpu_model, has_cuda, plain_version, torch_version
 from xsa.study.plan import Plan
 from xsa.study.relatives import Relatives
 from xsa.study.result import Result
-from xsa.study.reuse import LACKING, RESTORE, RESUME, REUSE, Action, Key, actions, needed
+from xsa.study.reuse import LACKING, RESTORE, RESUME, REUSE, RUN, Action, Key, actions, needed
 from xsa.study.stages import STAGES
 
 
@@ -74,26 +75,51 @@ class Outlook:
         return totals(self.lines)
 
 
-def outlook(plan: Plan, results: Path, jobs: set[Key] | None = None) -> Outlook:
-    """What a run of the study will do: of its whole page, or of the given `jobs`, which Snakemake chose."""
-    recorded = recorded_results(results, STAGES)
+class Ground:
+    """What an outlook rests on: the recorded results of a folder, and costs and forecasts by all recipes that are known."""
+
+    def __init__(self, plan: Plan, results: Path):
+        self.plan = plan
+        self.recorded = recorded_results(results, STAGES)
+        self.recipes = {one.digest: one.recipe for one in self.recorded.values()}
+        self.recipes |= {result.digest: result.recipe for result in plan.results.values()}
+        self._costs = Costs(self.recipes)
+        self.forecasts = Forecasts(self._costs, self.recorded.values(), plan.study.run.gpu or gpu_model())
+
+    def line(self, result: Result, action: Action, cells: tuple[str, ...] = ()) -> Line:
+        """A result with an action, and what that costs."""
+        if not action.runs:
+            return Line(result, cells, action, Cost(), None)
+        cost = _with_source(self._costs.of(result.recipe), result)
+        forecast = self.forecasts.of(result.recipe, cost, device(self.plan, result))
+        return Line(
+            result, cells, action, *_remaining(result, action, cost, forecast), self.plan.study.run.gpu_hour_price
+        )
+
+
+def outlook(plan: Plan, results: Path, jobs: set[Key] | None = None, lock: StagesLock | None = None) -> Outlook:
+    """What a run of the study will do: of its whole page, or of the given `jobs`, which Snakemake chose.
+
+    With the `lock` of the code, stages that it no longer matches are warned of.
+    """
+    ground, cells = Ground(plan, results), _cells(plan)
+    wanted = {result.digest for result in plan.results.values()}
+    relatives = Relatives(ground.recipes, ground.recorded.values(), wanted)
     jobs = needed(plan, results) if jobs is None else jobs
-    recipes = {one.digest: one.recipe for one in recorded.values()}
-    recipes |= {result.digest: result.recipe for result in plan.results.values()}
-    relatives = Relatives(recipes, recorded.values(), {result.digest for result in plan.results.values()})
-    costs, run = Costs(recipes), plan.study.run
-    forecasts = Forecasts(costs, recorded.values(), run.gpu or gpu_model())
-    cells = _cells(plan)
-    lines = []
-    for key, action in actions(plan, results, recorded, jobs, relatives.reason).items():
-        result = plan.results[key]
-        cost, forecast = Cost(), None
-        if action.runs:
-            cost = _with_source(costs.of(result.recipe), result)
-            forecast = forecasts.of(result.recipe, cost, device(plan, result))
-            cost, forecast = _remaining(result, action, cost, forecast)
-        lines.append(Line(result, cells.get(key, ()), action, cost, forecast, run.gpu_hour_price))
-    return Outlook(plan, lines, forecasts.gpu, _warnings(lines, recorded, results))
+    found = actions(plan, results, ground.recorded, jobs, relatives.reason)
+    lines = [ground.line(plan.results[key], action, cells.get(key, ())) for key, action in found.items()]
+    warnings = [*_stale_warning(plan, results, lock), *_warnings(lines, ground.recorded, results)]
+    return Outlook(plan, lines, ground.forecasts.gpu, warnings)
+
+
+def made_again(plan: Plan, results: Path, stages: set[str]) -> list[Line]:
+    """The results of `stages` and all that follow from them, each with the whole cost of making it."""
+    ground, affected = Ground(plan, results), {}
+    # A plan holds what is read before what reads it.
+    for key, result in plan.results.items():
+        if result.stage in stages or any((one.stage, one.key) in affected for one in result.upstream()):
+            affected[key] = ground.line(result, Action(RUN))
+    return list(affected.values())
 
 
 def device(plan: Plan, result: Result) -> str:
@@ -153,6 +179,26 @@ def _remaining(result: Result, action: Action, cost: Cost, forecast: Forecast) -
 
 
 # --- warnings ---
+
+
+def _stale_warning(plan: Plan, results: Path, lock: StagesLock | None) -> list[str]:
+    stale = [one.stage for one in lock.stale({stage for stage, _ in plan.results})] if lock else []
+    if not stale:
+        return []
+    return [
+        f"the code of {', '.join(stale)} is not what {lock.path.name} says, and a run stops until you decide (`xsa lock`); "
+        f"{price_of_retraining(plan, results, set(stale))}"
+    ]
+
+
+def price_of_retraining(plan: Plan, results: Path, stages: set[str]) -> str:
+    """In a sentence, what making the results of `stages` again would cost."""
+    whole = totals(made_again(plan, results, stages))
+    hours = f"{whole.gpu_hours:,.3g} GPU-hours (cost {whole.cost:,.2f}) and " if whole.gpu_hours else ""
+    return (
+        f"`--retrain` would make {sum(whole.actions.values()):,} results of the study {plan.study.name!r} again, in about "
+        f"{hours}{whole.cpu_hours:,.3g} CPU-hours"
+    )
 
 
 def _warnings(lines: list[Line], recorded: dict[Key, Recorded], results: Path) -> list[str]:

@@ -14,7 +14,7 @@ from xsa.store.files import write_text
 from xsa.store.publish import published
 from xsa.study.limits import check_limits
 from xsa.study.machine import has_cuda
-from xsa.study.outlook import outlook
+from xsa.study.outlook import outlook, price_of_retraining
 from xsa.study.plan import Plan
 from xsa.study.project import Project
 from xsa.study.result import Result
@@ -85,7 +85,7 @@ class Workflow:
         from snakemake.io import ancient
 
         plan = told(self.project.plan, wildcards.study)
-        told(self.project.lock.check, {stage for stage, _ in plan.results})
+        told(self._check_code, plan, {stage for stage, _ in plan.results})
         return ancient(self._record(plan.report))
 
     def published_stamp(self, wildcards) -> str | list[str]:
@@ -122,24 +122,37 @@ class Workflow:
 
         return of
 
+    def _check_code(self, plan: Plan, stages: set[str]) -> None:
+        """Raise UserError where the code of a stage is not what the lock says, with what a retrain would cost."""
+        try:
+            self.project.lock.check(stages)
+        except UserError as error:
+            stale = {one.stage for one in self.project.lock.stale(stages)}
+            raise UserError(f"{error}\n{price_of_retraining(plan, self.results, stale)}") from None
+
     def check_start(self, jobs: list[tuple[str, str | None]], local: bool) -> None:
         """Say what a run of `jobs` (stage, label@digest) will do and cost, or refuse it before the first one, with a sentence.
 
         UserError for a stage whose code is not what the lock says, for GPU work on a machine without a GPU, and for a run
         that would exceed the study's limits.
         """
-        made = [(stage, key) for stage, key in jobs if key is not None and stage in STAGES]
-        self.project.lock.check({stage for stage, _ in made})
         by_study: dict[str, tuple[Plan, set[tuple[str, str]]]] = {}
-        for stage, key in made:
-            plan = self.project.find(stage, key, self.study)[0]
-            by_study.setdefault(plan.study.name, (plan, set()))[1].add((stage, key))
-            if local and STAGES[stage].gpu and plan.study.run.requires == "cuda" and not has_cuda():
+        for stage, key in jobs:
+            if key is not None and stage in STAGES:
+                plan = self.project.find(stage, key, self.study)[0]
+                by_study.setdefault(plan.study.name, (plan, set()))[1].add((stage, key))
+        for plan, keys in by_study.values():
+            self._check_code(plan, {stage for stage, _ in keys})
+            if (
+                local
+                and plan.study.run.requires == "cuda"
+                and not has_cuda()
+                and any(STAGES[stage].gpu for stage, _ in keys)
+            ):
                 raise UserError(
                     f"the study {plan.study.name!r} trains on CUDA GPUs and this machine has none: run `make demo` for a small "
                     "study on this machine, or `snakemake --profile slurm` on a cluster's login node"
                 )
-        for plan, keys in by_study.values():
             ahead = outlook(plan, self.results, keys)
             print(f"\n{outlook_as_summary(ahead)}\n", file=sys.stderr, flush=True)
             check_limits(ahead)
