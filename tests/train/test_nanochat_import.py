@@ -99,6 +99,12 @@ def test_a_model_that_does_not_fit_its_tokenizer_is_refused_with_the_hash(small,
     assert not list(small.root.glob("imported/*wrong*")) and not (small.root / "config/studies/wrong.yaml").exists()
 
 
+def test_what_is_no_checkpoint_is_not_exported(small, tmp_path):
+    with pytest.raises(UserError, match=r"has no model\.safetensors; give the folder of a pretrain or finetune result"):
+        export_nanochat(small.make(small.cell(1).results["bpb"]), tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
 def test_nothing_is_overwritten(small):
     with pytest.raises(UserError, match=r"imported/back is there already and is not overwritten"):
         import_nanochat(small.root, "back", small.root / "nanochat_pretrain", recipe="mini")

@@ -28,6 +28,10 @@ def command(study: str, cell: str, folder: Path, stage: str, why: str | None, re
     CELL is a label that `xsa cells STUDY` prints; FOLDER a pretrain or finetune result of another results folder, or
     imported/NAME/base. Settings, vocabulary and data stream are compared first, and every difference is listed.
     """
+    from xsa.store.produce import disk_error
     from xsa.train.adoption import adopt
 
-    click.echo(adopt(open_project(results), study, cell, folder, stage=stage, why=why, say=click.echo))
+    try:
+        click.echo(adopt(open_project(results), study, cell, folder, stage=stage, why=why, say=click.echo))
+    except OSError as error:
+        raise disk_error(error, results) from error

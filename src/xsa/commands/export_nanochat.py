@@ -23,6 +23,10 @@ def command(result: Path, folder: Path, tokenizer: Path | None) -> None:
     RESULT is the folder of a pretrain or finetune result, or of an imported checkpoint (imported/NAME/base). DIR, which is
     not there yet, gets model_<step>.pt, meta_<step>.json, tokenizer.pkl and token_bytes.pt.
     """
+    from xsa.store.produce import disk_error
     from xsa.train.nanochat_export import export_nanochat
 
-    click.echo(export_nanochat(result, folder, tokenizer, click.echo))
+    try:
+        click.echo(export_nanochat(result, folder, tokenizer, click.echo))
+    except OSError as error:
+        raise disk_error(error, folder) from error

@@ -57,21 +57,25 @@ def command(
     DIR holds model_<step>.pt and meta_<step>.json. Writes imported/NAME/ and config/studies/NAME.yaml; then
     `snakemake results/NAME/report.html` measures it. Weights alone are read, and no pickle is run.
     """
+    from xsa.store.produce import disk_error
     from xsa.train.nanochat_checkpoint import Stated
     from xsa.train.nanochat_import import import_nanochat
 
     stated = Stated(alpha, _numbers(layers), value, ignore)
-    target, study = import_nanochat(
-        Path.cwd(),
-        name,
-        folder,
-        step=step,
-        tokenizer=tokenizer,
-        chat=chat,
-        recipe=recipe,
-        stated=stated,
-        say=click.echo,
-    )
+    try:
+        target, study = import_nanochat(
+            Path.cwd(),
+            name,
+            folder,
+            step=step,
+            tokenizer=tokenizer,
+            chat=chat,
+            recipe=recipe,
+            stated=stated,
+            say=click.echo,
+        )
+    except OSError as error:
+        raise disk_error(error, Path("imported") / name) from error
     click.echo(f"{target.relative_to(Path.cwd())} and {study.relative_to(Path.cwd())} are written")
 
 

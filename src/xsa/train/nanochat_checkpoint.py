@@ -136,7 +136,12 @@ def _model(meta: dict[str, Any], path: Path, stated: Stated, inherited: ModelCon
     except (ValidationError, TypeError) as error:
         fault = error.errors()[0] if isinstance(error, ValidationError) else {"loc": (), "msg": str(error)}
         where = ".".join(map(str, fault["loc"])) or "model_config"
-        raise UserError(f"{path}: {where}: {fault['msg']}; bring the meta file back as nanochat wrote it") from None
+        advice = (
+            "bring the meta file back as nanochat wrote it"
+            if stated.layers is None
+            else "state layers that the model has, or bring the meta file back"
+        )
+        raise UserError(f"{path}: {where}: {fault['msg'].removeprefix('Value error, ')}; {advice}") from None
 
 
 def _explained(meta: dict[str, Any], path: Path, stated: Stated) -> None:

@@ -56,7 +56,7 @@ def export_nanochat(
 
 def _file(folder: Path, name: str) -> Path:
     """A file of the checkpoint, checked against the record where the folder is a result."""
-    if (folder / RECORD).exists():
+    if (folder / RECORD).exists() and name in read_record(folder)["files"]:
         return checked_file(folder, name)
     if not (folder / name).exists():
         raise UserError(

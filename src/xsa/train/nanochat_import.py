@@ -55,8 +55,8 @@ def import_nanochat(
     stated = stated or Stated()
     target, study = root / IMPORTED / name, root / STUDIES / f"{name}.yaml"
     _check_free(root, name, target, study, recipe)
-    vocabulary = _find_tokenizer(folder, tokenizer)
     found = {"base": read_checkpoint(folder, step, stated)}
+    vocabulary = _find_tokenizer(folder, tokenizer)
     if chat is not None:
         found["chat"] = read_checkpoint(chat, None, stated, inherited=found["base"].model)
     places = {"base": folder, "chat": chat}
