@@ -67,6 +67,10 @@ def _notes(stage: str, notes: dict[str, Any]) -> list[str]:
         told.append(
             f"{stage_name(stage).capitalize()} ran at {count(notes['tokens_per_second'])} tokens a second{how}{why}."
         )
+    if isinstance(notes.get("sandbox"), dict):
+        told.append(
+            f"Generated programs ran confined: {', '.join(f'{part} {how}' for part, how in notes['sandbox'].items())}."
+        )
     mixture = notes.get("mixture") if isinstance(notes.get("mixture"), dict) else {}
     told += [f"{str(note).strip().rstrip('.')}." for note in mixture.get("notes") or []]
     return told
