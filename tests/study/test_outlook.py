@@ -153,12 +153,16 @@ def test_optimizer_states_may_go_once_a_cell_is_fine_tuned(done, results):
     assert "its optimizer state was deleted, and finetune must read it" in outlook(done.plan(), results).warnings[0]
 
 
-def test_a_deleted_record_is_restored_when_something_needs_it_and_costs_nothing(done, results):
+def test_a_deleted_record_is_restored_with_those_that_read_it_and_costs_nothing(done, results):
     done.recipe(recipe(core={"max_per_task": 12}))
     (first(done).folder(results) / "record.json").unlink()
-    shown = outlook(done.plan(), results)
-    (line,) = [line for line in shown.lines if line.action.name == "restore"]
-    assert line.result.stage == "pretrain" and line.cost.flops == 0 and line.cpu_hours == 0
+    lines = [line for line in outlook(done.plan(), results).lines if line.action.name == "restore"]
+    reasons = {line.result.stage: line.action.reason for line in lines}
+    assert reasons.pop("pretrain").startswith("its record is missing")
+    # ChatCORE reads fine-tuning's result, whose record is there.
+    assert set(reasons) == {"finetune", "bpb", "attention"} and len(lines) == 4
+    assert all(reason.startswith("it reads a result whose record is made again") for reason in reasons.values())
+    assert not any(line.cost.flops or line.cpu_hours or line.gpu_hours for line in lines)
 
 
 def test_a_deleted_record_that_nothing_needs_is_left(done, results):

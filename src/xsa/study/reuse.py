@@ -1,7 +1,6 @@
 """What a run would do with each result of a plan: reuse it, restore its record, resume it, make it, or leave it alone.
 
-It follows Snakemake's rule: what nothing unfinished reads is not made, and a result is there when its record is. So the walk
-starts at the published page and goes down through what is missing.
+It follows Snakemake's rule: what nothing unfinished reads is not made, and a result is there when its record is.
 """
 
 from __future__ import annotations
@@ -43,21 +42,26 @@ class Action:
 
 
 def needed(plan: Plan, results: Path) -> set[Key]:
-    """Results whose jobs Snakemake would run for the study's page: those that are missing, from the page downwards."""
+    """Results whose jobs Snakemake would run for the study's page.
+
+    From the page down, what is missing; and beside it, whatever reads a result whose record is missing: Snakemake runs that
+    too, though a result that is whole only gets its record written again.
+    """
     folder = results / plan.study.name
     if published(folder).get("report") == plan.report.key and (folder / "report.html").exists():
         return set()
-    missing: set[Key] = set()
-    seen: set[Key] = set()
-    waiting = [plan.report]
+    missing = {key for key, result in plan.results.items() if not (result.folder(results) / RECORD).exists()}
+    readers = _readers(plan)
+    jobs: set[Key] = set()
+    waiting = [_key(plan.report)] if _key(plan.report) in missing else []
     while waiting:
-        result = waiting.pop()
-        key = (result.stage, result.key)
-        if key not in seen and not (result.folder(results) / RECORD).exists():
-            missing.add(key)
-            waiting += [one for one in result.upstream() if (one.stage, one.key) not in seen]
-        seen.add(key)
-    return missing
+        key = waiting.pop()
+        if key in jobs:
+            continue
+        jobs.add(key)
+        waiting += [_key(one) for one in plan.results[key].upstream() if _key(one) in missing]
+        waiting += readers.get(key, []) if key in missing else []
+    return jobs
 
 
 def actions(
@@ -68,14 +72,14 @@ def actions(
     reason: Callable[[Result], str],
 ) -> dict[Key, Action]:
     """The action on every result of the plan, when `jobs` run. `reason` says why a result without any trace has to be made."""
-    readers = _readers(plan, jobs)
-    found = {}
+    readers, found = _readers(plan), {}
     for key, result in plan.results.items():
         there = recorded.get(key)
         if key in jobs:
             found[key] = _to_make(result, results, there, reason)
         else:
-            found[key] = _left(there, readers.get(key, set()), result, results)
+            unfinished = {stage for stage, name in readers.get(key, []) if (stage, name) in jobs}
+            found[key] = _left(there, unfinished, result, results)
     return found
 
 
@@ -83,7 +87,8 @@ def _to_make(result: Result, results: Path, there: Recorded | None, reason: Call
     step = saved_step(results / ".state" / result.stage / result.key)
     lacking = there.lacking() if there else []
     if there and not lacking:
-        return Action(RESTORE, "all its files are there; only the record is written again")
+        why = "it reads a result whose record is made again" if there.declared else "its record is missing"
+        return Action(RESTORE, f"{why}; its files are there and stay, only the record is written")
     if step is not None:
         steps = getattr(result.settings, "steps", None)
         return Action(RESUME, f"stopped after step {step:,}" + (f" of {steps:,}" if steps else ""), step)
@@ -111,13 +116,17 @@ def _left(there: Recorded | None, readers: set[str], result: Result, results: Pa
     return Action(LACKING, f"{what}, and {', '.join(who)} must read it: {ways}")
 
 
-def _readers(plan: Plan, jobs: set[Key]) -> dict[Key, set[str]]:
-    """Stages of the jobs that read each result."""
-    readers: dict[Key, set[str]] = {}
-    for key in jobs & plan.results.keys():
-        for upstream in plan.results[key].upstream():
-            readers.setdefault((upstream.stage, upstream.key), set()).add(key[0])
+def _readers(plan: Plan) -> dict[Key, list[Key]]:
+    """The results that read each result."""
+    readers: dict[Key, list[Key]] = {}
+    for key, result in plan.results.items():
+        for upstream in result.upstream():
+            readers.setdefault(_key(upstream), []).append(key)
     return readers
+
+
+def _key(result: Result) -> Key:
+    return result.stage, result.key
 
 
 def saved_step(state: Path) -> int | None:
