@@ -70,28 +70,50 @@ class MiniProject:
     def write(self, path: str, values: dict) -> None:
         (self.root / path).write_text(yaml.safe_dump(values, sort_keys=False))
 
+    def with_own_code(self) -> Path:
+        """Give the project a copy of the package, which runs from now on; return its folder."""
+        package = self.root / "installed" / "xsa"
+        shutil.copytree(ROOT / "src" / "xsa", package, ignore=shutil.ignore_patterns("__pycache__"))
+        return package
+
+    def environment(self) -> dict[str, str]:
+        """Of the commands that are run in the project."""
+        return {
+            "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
+            "HOME": str(self.root),
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": str(self.root / "installed"),
+        }
+
     def snakemake(
         self, *arguments: str, config: list[str] | None = None, timeout: float = 600
     ) -> subprocess.CompletedProcess:
         """Run Snakemake as a user does, on two cores."""
         command = [str(Path(sys.executable).with_name("snakemake")), "--cores", "2", *arguments]
-        environment = {
-            "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
-            "HOME": str(self.root),
-            "OMP_NUM_THREADS": "1",
-        }
         return subprocess.run(
             [*command, "--config", "study=mini", *(config or [])],
             cwd=self.root,
             capture_output=True,
             text=True,
             timeout=timeout,
-            env=environment,
+            env=self.environment(),
         )
 
-    def jobs(self, *arguments: str) -> dict[str, int]:
+    def xsa(self, *arguments: str) -> subprocess.CompletedProcess:
+        """Run a verb as a user does."""
+        command = [str(Path(sys.executable).with_name("xsa")), *arguments]
+        return subprocess.run(
+            command, cwd=self.root, capture_output=True, text=True, timeout=600, env=self.environment()
+        )
+
+    def state(self) -> dict[Path, tuple[int, bytes]]:
+        """Inode and content of every file of every result."""
+        files = [path for path in (self.root / "results").glob("*/*@*/**/*") if path.is_file()]
+        return {path: (path.stat().st_ino, path.read_bytes()) for path in files}
+
+    def jobs(self, *arguments: str, config: list[str] | None = None) -> dict[str, int]:
         """How many jobs of each rule a dry run plans; `all` left out."""
-        run = self.snakemake("--dry-run", *arguments)
+        run = self.snakemake("--dry-run", *arguments, config=config)
         assert run.returncode == 0, run.stdout + run.stderr
         text = run.stdout + run.stderr
         counts = dict(re.findall(r"^(\w+) +(\d+)$", text, re.MULTILINE))

@@ -10,7 +10,7 @@ from xsa.store.errors import UserError
 from xsa.store.job import Job
 from xsa.store.produce import produce
 from xsa.store.progress import Progress
-from xsa.store.record import RECORD, read_record
+from xsa.store.record import RECORD, WHOLE, read_record
 from xsa.store.status import JobStatus
 from xsa.study.machine import has_cuda, torch_version
 from xsa.study.plan import Plan
@@ -77,7 +77,8 @@ def _ready(project: Project, plan: Plan, result: Result, device: str) -> str:
     project.lock.check({result.stage})
     _check_torch(result)
     for upstream in result.upstream():
-        if not (upstream.folder(project.results) / RECORD).exists():
+        # Either of its two copies: another driver of these results may just now have Snakemake put the declared one away.
+        if not any((upstream.folder(project.results) / name).exists() for name in (RECORD, WHOLE)):
             raise UserError(
                 f"{result.stage} {result.label} needs {upstream.folder(project.results)}, which is not there yet; make it "
                 f"with `xsa {upstream.stage} {plan.study.name} {upstream.key}`, or let snakemake make all of them"

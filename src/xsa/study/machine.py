@@ -8,6 +8,14 @@ import re
 import shutil
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
+
+
+class Machine(NamedTuple):
+    """What decides the meaning of `auto`: whether there is a GPU, and a compiler."""
+
+    cuda: bool
+    compiler: bool
 
 
 @cache

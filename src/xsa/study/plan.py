@@ -13,7 +13,7 @@ from xsa.study.data_settings import BuiltinData, HubData, LocalData, Sets
 from xsa.study.imported import read_imported
 from xsa.study.labels import arm_label, cell_label, each_once, shape_label, slug, told_apart
 from xsa.study.lock import StagesLock
-from xsa.study.machine import torch_version
+from xsa.study.machine import Machine, torch_version
 from xsa.study.resolve import Resolved
 from xsa.study.result import Result, digest_of, without_added_defaults
 from xsa.study.settings import CellSettings
@@ -44,8 +44,9 @@ class Cell:
 class Plan:
     """All results of a study. `results` maps (stage, label@digest) to each; `report` is the last of them."""
 
-    def __init__(self, loaded: LoadedStudy, lock: StagesLock, results: Path):
-        self.loaded, self.study, self._lock = loaded, loaded.study, lock
+    def __init__(self, loaded: LoadedStudy, lock: StagesLock, results: Path, machine: Machine | None = None):
+        """`machine` is the one that `auto` is decided for; this one by default."""
+        self.loaded, self.study, self._lock, self._machine = loaded, loaded.study, lock, machine
         self.hashes = HashCache(results / HASHES)
         self.results: dict[tuple[str, str], Result] = {}
         self._memo: dict[Any, Any] = {}
@@ -80,7 +81,7 @@ class Plan:
     def _cell(self, point: Point) -> Cell:
         brought = read_imported(point.settings, self.loaded.root, self.hashes)
         settings = brought.settings if brought else point.settings
-        resolved = Resolved(settings, self.study.run.requires)
+        resolved = Resolved(settings, self.study.run.requires, self._machine)
         label = brought.label if brought else cell_label(settings, resolved.model)
         tokenizer = brought.tokenizer(self._result) if brought else self._tokenizer(settings, resolved)
         validation = self._rows(settings, resolved, tokenizer, -1)

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from xsa.store.errors import UserError
 from xsa.study.architecture import ModelConfig
-from xsa.study.machine import has_compiler, has_cuda
+from xsa.study.machine import Machine, has_compiler, has_cuda
 from xsa.study.scaling import Horizon, horizon
 from xsa.study.settings import CellSettings, XsaSettings
 from xsa.study.stages import (
@@ -28,13 +28,15 @@ from xsa.study.stages import (
 class Resolved:
     """The stage settings of one cell."""
 
-    def __init__(self, cell: CellSettings, requires: str | None = None):
+    def __init__(self, cell: CellSettings, requires: str | None = None, machine: Machine | None = None):
+        """`machine` is the one that `auto` is decided for; this one by default."""
         self.cell = cell
+        cuda, compiler = machine or Machine(has_cuda(), has_compiler())
         # What `auto` means where the plan is made must be what it means where the jobs run: on GPUs, if the study says so.
-        self.cuda = requires == "cuda" or has_cuda()
+        self.cuda = requires == "cuda" or cuda
         self.model = model_config(cell)
         self.dtype = self._dtype()
-        auto = self.cuda or has_compiler()
+        auto = self.cuda or compiler
         self.compile = auto if cell.precision.compile == "auto" else cell.precision.compile
         self.schedule = ScheduleStage(**cell.schedule.model_dump())
 
@@ -185,7 +187,7 @@ def _layers(layers: str | tuple[int, ...], n_layer: int) -> tuple[int, ...]:
         if count > n_layer:
             raise UserError(f"xsa.layers is {layers!r}, but the model has {n_layer} layers; use at most last:{n_layer}")
         return tuple(range(n_layer - count, n_layer))
-    return tuple(sorted(set(layers)))
+    return layers
 
 
 def _whole_rows(tokens: int, sequence_len: int, key: str) -> int:

@@ -63,9 +63,10 @@ class XsaSettings(Settings):
     @field_validator("layers")
     @classmethod
     def _some(cls, layers: str | tuple[int, ...]) -> str | tuple[int, ...]:
+        """Layers are a set: their order and repetitions mean nothing, so they take one form."""
         if layers == ():
             raise ValueError("is an empty list; for no layer at all set xsa.alpha to 0")
-        return layers
+        return layers if isinstance(layers, str) else tuple(sorted(set(layers)))
 
     value: Literal["attended", "plain"] = Field(
         "attended", description="the value removed: after the value-embedding mix, or before it"
@@ -144,6 +145,12 @@ class CoreSettings(Settings):
         "bundle", description="table of random baselines; `bundle` is the bundle's own eval_meta_data.csv"
     )
 
+    @field_validator("tasks")
+    @classmethod
+    def _set(cls, tasks: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        """Tasks are a set, evaluated in the bundle's order whatever order they are named in."""
+        return tasks if isinstance(tasks, str) else tuple(sorted(set(tasks)))
+
 
 ChatTask = Literal["arc_easy", "arc_challenge", "mmlu", "gsm8k", "humaneval", "spellingbee"]
 
@@ -164,7 +171,8 @@ class ChatcoreSettings(Settings):
     def _some(cls, tasks: tuple[str, ...]) -> tuple[str, ...]:
         if not tasks or len(set(tasks)) != len(tasks):
             raise ValueError("chatcore.tasks needs at least one task, each once")
-        return tasks
+        # A set: evaluated in one order, whatever order they are named in.
+        return tuple(sorted(tasks, key=get_args(ChatTask).index))
 
     @model_validator(mode="before")
     @classmethod

@@ -1,0 +1,145 @@
+"""What nobody needs is found with its cost, and removed only as far as was asked."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+
+from tests.store.results import write_result
+from xsa.store.collect import chosen, remove, strays
+from xsa.store.errors import UserError
+from xsa.store.lock import Lock, lock_path
+
+
+@pytest.fixture
+def results(tmp_path):
+    return tmp_path / "results"
+
+
+@pytest.fixture
+def costly(results):
+    """A training of three hours on two GPUs."""
+    return write_result(
+        results,
+        "pretrain",
+        "big",
+        {"model.safetensors": b"w" * 1000},
+        wall_seconds=10_800.0,
+        device="cuda",
+        notes={"processes": 2},
+    )
+
+
+def by_name(found) -> dict:
+    return {one.name: one for one in found}
+
+
+def test_a_result_that_a_study_refers_to_is_none_of_them(results, costly):
+    assert strays(results, {("pretrain", costly.name)}) == []
+
+
+def test_a_result_that_no_study_refers_to_is_told_with_size_and_hours_of_all_its_gpus(results, costly):
+    (one,) = strays(results, set())
+    assert (one.kind, one.name, one.hours, one.device) == ("result", f"pretrain/{costly.name}", 6.0, "cuda")
+    assert one.bytes == sum(path.stat().st_size for path in costly.iterdir())
+
+
+def test_state_and_log_go_with_their_result(results, costly):
+    state, log = results / ".state" / "pretrain" / costly.name, results / ".logs" / "pretrain" / f"{costly.name}.log"
+    for path in (state / "status.json", log):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}")
+    (one,) = strays(results, set())
+    remove(results, one)
+    assert not costly.exists() and not state.exists() and not log.exists()
+
+
+def test_the_state_of_a_result_that_is_still_to_be_made_is_kept(results):
+    state = results / ".state" / "pretrain" / "d2@0123456789" / "step_00000001"
+    state.mkdir(parents=True)
+    assert strays(results, {("pretrain", "d2@0123456789")}) == []
+
+
+def test_the_state_of_a_finished_result_and_a_log_without_a_result_cost_nothing(results, costly):
+    (results / ".state" / "pretrain" / costly.name / "step_00000001").mkdir(parents=True)
+    log = results / ".logs" / "bpb" / "d2@0123456789.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("")
+    found = strays(results, {("pretrain", costly.name)})
+    assert sorted((one.kind, one.hours) for one in found) == [("log", 0.0), ("state", 0.0)]
+
+
+def test_a_saved_training_that_no_study_refers_to_must_be_named(results):
+    (results / ".state" / "pretrain" / "d2@0123456789" / "step_00000001").mkdir(parents=True)
+    (one,) = strays(results, set())
+    assert one.kind == "state" and one.hours is None
+    assert chosen([one], (), 1e9) == ([], [one])
+    assert chosen([one], ("pretrain/d2@0123456789",), 0) == ([one], [])
+
+
+def test_leftovers_of_killed_jobs_and_damaged_results_are_found(results, costly):
+    damaged = costly.with_name(f".{costly.name}.damaged-123")
+    shutil.copytree(costly, damaged)
+    (results / "bpb" / ".d2@0123456789.99999999.part").mkdir(parents=True)
+    (results / ".import-elsewhere-1").mkdir()
+    (results / ".import-elsewhere-1" / "a").write_text("")
+    os.utime(results / ".import-elsewhere-1", (0, 0))
+    found = by_name(strays(results, {("pretrain", costly.name)}))
+    assert found[damaged.name].kind == "damaged" and found[damaged.name].hours == 6.0
+    assert {one.kind for name, one in found.items() if name != damaged.name} == {"unfinished"} and len(found) == 3
+    for one in found.values():
+        remove(results, one)
+    assert sorted(path.name for path in results.iterdir() if path.name != ".locks") == ["bpb", "pretrain"]
+    assert costly.exists()
+
+
+def test_without_names_only_what_was_cheap_is_chosen(results, costly):
+    cheap = write_result(results, "bpb", "d2", {"bpb.json": b"1"})
+    found = strays(results, set())
+    picked, spared = chosen(found, (), 1.0)
+    assert [one.name for one in picked] == [f"bpb/{cheap.name}"] and [one.name for one in spared] == [
+        f"pretrain/{costly.name}"
+    ]
+    assert len(chosen(found, (), 6.0)[0]) == 2
+
+
+@pytest.mark.parametrize("form", ["pretrain/{}", "{}", "{path}", "{path}/", "{path}/record.json"])
+def test_what_is_named_is_chosen_alone_whatever_it_cost(results, costly, form):
+    write_result(results, "bpb", "d2", {"bpb.json": b"1"})
+    picked, spared = chosen(strays(results, set()), (form.format(costly.name, path=costly),), 0)
+    assert [one.key for one in picked] == [costly.name] and spared == []
+
+
+def test_a_name_that_a_study_refers_to_is_refused(results, costly):
+    with pytest.raises(UserError, match="a study under config/studies refers to it"):
+        chosen(strays(results, {("pretrain", costly.name)}), (costly.name,), 1)
+
+
+def test_what_somebody_works_on_is_never_removed(results, costly):
+    part = results / "pretrain" / f".{costly.name}.123.part"
+    part.mkdir()
+    with Lock(lock_path(results, "pretrain", costly.name), "x"):
+        found = strays(results, set())
+        assert all(one.holder for one in found) and chosen(found, (), 1e9) == ([], [])
+        with pytest.raises(UserError, match="is being made by process"):
+            chosen(found, (costly.name,), 1)
+        with pytest.raises(UserError, match="is being made by process"):
+            remove(results, found[0])
+    assert costly.exists() and part.exists()
+
+
+def test_a_folder_that_the_store_did_not_make_is_left_alone(results):
+    for path in ("mini/report.html", "pretrain/notes.txt", "mine/a@b"):
+        (results / path).parent.mkdir(parents=True, exist_ok=True)
+        (results / path).write_text("")
+    assert strays(results, set()) == []
+
+
+def test_a_result_without_a_readable_record_is_of_unknown_cost(results):
+    folder = results / "pretrain" / "d2@0123456789"
+    folder.mkdir(parents=True)
+    (folder / "model.safetensors").write_bytes(b"w")
+    (one,) = strays(results, set())
+    assert one.hours is None and chosen([one], (), 1e9)[0] == []
