@@ -47,6 +47,15 @@ def test_tokens_batch_and_steps_are_nanochats(published):
         assert mine.tokens * flops_per_token(config) == entry["total_flops"]
 
 
+def test_a_fraction_of_a_token_is_dropped_from_the_horizon_and_kept_in_its_anchor():
+    config = reference_model(2048)
+    mine = horizon(config, HorizonSettings(ratio=4.3), OptimSettings())
+    asked = 4.3 * scaling_parameters(config)
+    assert asked != int(asked)
+    assert (mine.target_tokens, mine.reference_tokens) == (int(asked), asked)
+    assert mine.weight_decay == pytest.approx(0.28 * asked / int(asked), **EXACT)
+
+
 def test_the_batch_before_rounding_is_nanochats(published):
     for entry, _, mine in published:
         if entry["predicted_batch_size"] is not None:

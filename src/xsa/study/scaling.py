@@ -23,12 +23,13 @@ REFERENCE_DEPTH = 12
 class Horizon:
     """What a cell's horizon comes to: steps, batch, and rates and weight decay scaled for them.
 
-    `tokens` is what the steps really read, `target_tokens` what the ratio asked for. The smear and backout parameters are not
+    `tokens` is what the steps really read, `target_tokens` what the ratio asked for, in whole tokens; of the reference's,
+    `reference_tokens`, nanochat keeps the fraction. The smear and backout parameters are not
     here: their rate is 0.2 at every scale.
     """
 
     target_tokens: int
-    reference_tokens: int
+    reference_tokens: float
     batch_tokens: int
     steps: int
     matrix_lr: float
@@ -69,7 +70,7 @@ def reference_model(vocab_size: int, aspect_ratio: int = 64, head_dim: int = 128
     )
 
 
-def batch_law(tokens: int, reference_tokens: int) -> float:
+def batch_law(tokens: int, reference_tokens: float) -> float:
     """The best batch, in tokens, for a horizon: 2^19 · (tokens / those of the reference)^0.383."""
     return REFERENCE_BATCH * (tokens / reference_tokens) ** BATCH_EXPONENT
 
@@ -79,7 +80,7 @@ def rate_scale(batch_tokens: int) -> float:
     return math.sqrt(batch_tokens / REFERENCE_BATCH)
 
 
-def scaled_weight_decay(initial: float, batch_tokens: int, tokens: int, reference_tokens: int) -> float:
+def scaled_weight_decay(initial: float, batch_tokens: int, tokens: int, reference_tokens: float) -> float:
     """Weight decay that keeps the time over which weights are forgotten in step with the horizon.
 
     initial · √(batch / 2^19) · (reference tokens / tokens); the time scale is that of Wang & Aitchison, arXiv 2405.13698.
@@ -99,7 +100,7 @@ def horizon(
     Raises UserError where the ratio's tokens do not fill one batch.
     """
     tokens = target_tokens(config, settings.ratio)
-    reference_tokens = target_tokens(reference or reference_model(config.vocab_size), settings.ratio)
+    reference_tokens = settings.ratio * scaling_parameters(reference or reference_model(config.vocab_size))
     batch = settings.batch_tokens or 2 ** round(math.log2(batch_law(tokens, reference_tokens)))
     steps = settings.steps or tokens // batch
     if steps == 0:
