@@ -113,7 +113,7 @@ class Muon:
         Decay is cautious: an entry decays only where the update does not push it outwards.
         p ← p − L·X − L·weight_decay·p·[X·p ≥ 0], L = lr · lr_multiplier · √max(1, R/C).
         """
-        p_NRC = torch.zeros_like(self.momentum_NRC)
+        p_NRC = self.momentum_NRC  # empty where this rank owns no matrix
         if self.gradients:
             p_NRC = torch.stack(self.matrices[self.own])
             x_NRC = self._direction(torch.stack(self.gradients), momentum)
