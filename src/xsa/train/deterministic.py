@@ -29,6 +29,8 @@ def deterministic(wanted: bool, warn_only: bool = False) -> Iterator[None]:
     except RuntimeError as error:
         if "does not have a deterministic implementation" not in str(error):
             raise
-        raise UserError(f"{str(error).split(',')[0]}; set run.deterministic: false, or run on another device") from error
+        raise UserError(
+            f"{str(error).split(',')[0]}; set run.deterministic: false, or run on another device"
+        ) from error
     finally:
         torch.use_deterministic_algorithms(before[0], warn_only=before[1])
