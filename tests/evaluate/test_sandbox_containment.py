@@ -13,7 +13,7 @@ import pytest
 from xsa.evaluate import sandbox as module
 from xsa.evaluate.sandbox import Limits, Sandbox
 
-HERE = Path(module.__file__).parent
+SOURCE = Path(module.__file__).parents[2]
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's part exists on Linux alone")
 
 # A child that lacks some of its parts.
@@ -31,7 +31,7 @@ def without(tmp_path, monkeypatch):
     """`without(*parts)`: a sandbox whose child lacks them, its canaries not asked."""
 
     def make(*parts: str) -> Sandbox:
-        lines = [f"import sys\nsys.path.insert(0, {str(HERE)!r})\nimport sandbox_child as child"]
+        lines = [f"import sys\nsys.path.insert(0, {str(SOURCE)!r})\nfrom xsa.evaluate import sandbox_child as child"]
         lines += ["kernel = child.kernel", *(WITHOUT[part] for part in parts), "del sys.path[0]", "child.main()"]
         (tmp_path / "child.py").write_text("\n".join(lines) + "\n")
         if parts:

@@ -29,7 +29,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from xsa.evaluate import sandbox_child, sandbox_kernel  # noqa: F401 - the child imports the second one itself
+from xsa.evaluate import sandbox_child
 from xsa.store.errors import UserError
 
 CHILD = Path(sandbox_child.__file__)

@@ -19,8 +19,9 @@ import sys
 import time
 import types
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import sandbox_kernel as kernel
+# The package is not installed for this interpreter, which has no site packages; of it one module is wanted.
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+from xsa.evaluate import sandbox_kernel as kernel
 
 del sys.path[0]
 
