@@ -55,7 +55,15 @@ def test_a_file_that_is_gone_or_of_another_size_is_lacking(folder, tmp_path, cha
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "[]", '{"digest": "0123456789"}', json.dumps({"digest": "9" * 10, "recipe": {}, "files": {}})]
+    "text",
+    [
+        "{",
+        "[]",
+        '{"digest": "0123456789"}',
+        json.dumps({"digest": "9" * 10, "recipe": {"stage": "rows"}, "files": {}}),
+        json.dumps({"digest": DIGEST, "recipe": {"stage": "rows", "inputs": {"tokens": [1]}}, "files": {}}),
+        json.dumps({"digest": DIGEST, "recipe": {"stage": "rows"}, "files": {"rows.arrow": 3}}),
+    ],
 )
 def test_what_is_no_record_of_its_folder_is_passed_over(folder, tmp_path, text):
     for name in ("record.json", ".record.json"):

@@ -69,14 +69,24 @@ def _of_stage(place: Path, stage: str) -> Iterator[Recorded]:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """A record that has a recipe and lists files; None where there is none."""
+    """A record of the form that `xsa.store.produce` writes; None where there is none."""
     try:
         record = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return None
-    if not isinstance(record, dict) or not all(isinstance(record.get(key), dict) for key in ("recipe", "files")):
-        return None
-    return record
+    return record if isinstance(record, dict) and _is_whole(record) else None
+
+
+def _is_whole(record: dict[str, Any]) -> bool:
+    """Whether recipe, inputs and files have the types that their readers rely on."""
+    recipe, files = record.get("recipe"), record.get("files")
+    if not isinstance(recipe, dict) or not isinstance(files, dict) or not isinstance(recipe.get("stage"), str):
+        return False
+    inputs = recipe.get("inputs", {})
+    if not isinstance(inputs, dict) or not isinstance(recipe.get("settings", {}), dict):
+        return False
+    read = [digest for given in inputs.values() for digest in (given if isinstance(given, list) else [given])]
+    return all(isinstance(digest, str) for digest in read) and all(isinstance(file, dict) for file in files.values())
 
 
 def _size(path: Path) -> int | None:

@@ -173,15 +173,23 @@ def device_seconds(stage: str, made: dict[str, Any]) -> float | None:
     A training is taken at its measured throughput, for its wall time counts only the part since it was last resumed.
     """
     notes = made.get("notes") if isinstance(made.get("notes"), dict) else {}
-    seconds = made.get("wall_seconds")
-    if stage in TRAINING and notes.get("tokens_per_second") and notes.get("tokens"):
-        seconds = notes["tokens"] / notes["tokens_per_second"]
-    if not isinstance(seconds, int | float):
-        return None
-    devices = notes.get("processes") or 1
+    seconds, speed, tokens = (
+        _number(made, "wall_seconds"),
+        _number(notes, "tokens_per_second"),
+        _number(notes, "tokens"),
+    )
+    if stage in TRAINING and speed and tokens:
+        seconds = tokens / speed
+    devices = _number(notes, "processes") or 1
     if made.get("device") != "cuda":
-        devices *= made.get("threads") or 1
-    return seconds * devices
+        devices *= _number(made, "threads") or 1
+    return None if seconds is None else seconds * devices
+
+
+def _number(values: dict[str, Any], name: str) -> float | None:
+    """A number of a record; None where there is none above zero."""
+    value = values.get(name)
+    return value if isinstance(value, int | float) and math.isfinite(value) and value > 0 else None
 
 
 def device_name(made: dict[str, Any]) -> str:
