@@ -126,6 +126,12 @@ def test_results_of_quite_another_study_are_no_relatives(project, results):
     assert told(project)["pretrain"] == {("run", "new cell")}
 
 
+def test_another_template_makes_the_page_alone_again_and_says_so(done):
+    (done.root / "report/template.html.j2").write_text("another page")
+    assert running(done) == {"report": 1}
+    assert told(done)["report"] == {("run", "the page's templates have changed")}
+
+
 def first(project, stage="pretrain"):
     return next(result for (name, _), result in project.plan().results.items() if name == stage)
 

@@ -174,6 +174,8 @@ def _change(stage: str, field: str, then: str | None, now: str | None) -> str:
         if stage in ("analyse", "report"):
             return f"the code of {stage} has changed"
         return f"{stage} v{then} → v{now}"
+    if field == "templates_sha256":
+        return "the page's templates have changed"
     if field == "torch":
         return f"torch {then or '(any)'} → {now or '(any)'}"
     return f"{word(stage, field)}: {_short(then)} → {_short(now)}"
