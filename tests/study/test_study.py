@@ -147,7 +147,7 @@ def test_a_local_folder_without_two_shards_is_refused(project, count, words):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"xsa": {"layers": 3}}, "xsa.layers is 3; input should be 'all', or "),
+        ({"xsa": {"layers": 3}}, "xsa.layers is 3; input should be 'all', 'value_embeds' or 'no_value_embeds', or "),
         ({"xsa": {"layers": []}}, "for no layer at all set xsa.alpha to 0"),
         ({"precision": {"compile": "maybe"}}, "precision.compile is 'maybe'; input should be 'auto', or "),
         ({"data": {"kind": "loc"}}, "data.kind is 'loc'; kinds are builtin, local, hub"),

@@ -7,6 +7,7 @@ from typing import Any
 
 from xsa.analyse.adopted import adopted_cells, mark
 from xsa.analyse.arms import Arm, Cell, Grid, read_grid
+from xsa.analyse.artefacts import artefact_rows
 from xsa.analyse.checks import (
     data_streams,
     environment,
@@ -228,6 +229,7 @@ def _summary(
         "overhead": found["overhead"],
         "equivalence": found["equivalence"],
         "stability": stability(results, grid),
+        "logging": artefact_rows(results, grid),
         "streams": data_streams(results, grid),
         "environment": environment(results),
         "missing": missing(grid),

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from xsa.store.errors import UserError
+from xsa.study.citation import read_citation
 from xsa.study.data_settings import BuiltinData, HubData, LocalData, Sets
 from xsa.study.imported import read_imported
 from xsa.study.labels import arm_label, cell_label, each_once, shape_label, slug, told_apart
@@ -69,7 +70,7 @@ class Plan:
             twin = cells.get(results)
             if twin is None:
                 cells[results] = cell
-            elif twin.shape != cell.shape or cell.settings.xsa.alpha:
+            elif twin.shape != cell.shape or not _one_projection(twin.settings, cell.settings):
                 raise UserError(
                     f"{self.loaded.path}: two cells are made of the same results ({cell.checkpoint.key}): "
                     f"{twin.shape} {twin.factors} and {cell.shape} {cell.factors}; remove one of them"
@@ -283,7 +284,13 @@ class Plan:
 
     def _report(self) -> Result:
         templates = self.hashes.folder_sha256(self.loaded.root / "report", "the report's templates")
-        settings = ReportStage(study=self.study.name, templates_sha256=templates)
+        settings = ReportStage(
+            study=self.study.name,
+            templates_sha256=templates,
+            claims=tuple(claims.model_dump(mode="json") for claims in self.loaded.claims),
+            deviations=tuple(one.model_dump(mode="json") for one in self.study.deviations),
+            citation=read_citation(self.loaded.root),
+        )
         return self._result("report", self.study.name, settings, analyse=self.analyse)
 
     def _cell_facts(self, cell: Cell) -> dict[str, Any]:
@@ -295,3 +302,10 @@ class Plan:
             "settings": cell.checkpoint.recipe["settings"],
             "results": {stage: result.key for stage, result in cell.results.items()},
         }
+
+
+def _one_projection(a: CellSettings, b: CellSettings) -> bool:
+    """Whether two cells of one model differ in how it is written alone: no projection at all, or a value that its layers do not have."""
+    return a.xsa.alpha == b.xsa.alpha and (
+        not a.xsa.alpha or (a.xsa.value != b.xsa.value and a.xsa.layers == b.xsa.layers)
+    )

@@ -43,7 +43,10 @@ class Resolved:
     @cached_property
     def horizon(self) -> Horizon:
         """How long and how fast a cell is trained; a cell that is not trained has no use for it."""
-        return horizon(self.model, self.cell.horizon, self.cell.optim)
+        optim = self.cell.optim
+        if optim.matrix == "adamw" and optim.adamw_matrix_lr is not None:
+            optim = optim.model_copy(update={"matrix_lr": optim.adamw_matrix_lr})
+        return horizon(self.model, self.cell.horizon, optim)
 
     @cached_property
     def batch_rows(self) -> int:
@@ -155,11 +158,11 @@ class Resolved:
 
 
 def model_config(cell: CellSettings) -> ModelConfig:
-    """The model of a cell. At α = 0 layer set and value are without effect and take one form, so that all such cells are one."""
+    """The model of a cell. What is without effect takes one form, so that all such cells are one: at α = 0 layer set and value,
+    and the value on layers without value embeddings."""
     model, xsa = cell.model, cell.xsa
-    layers = _layers(xsa.layers, model.n_layer) if xsa.alpha else tuple(range(model.n_layer))
     try:
-        return ModelConfig(
+        standard = ModelConfig(
             architecture=model.architecture,
             vocab_size=cell.tokenizer.vocab_size,
             sequence_len=model.sequence_len,
@@ -168,10 +171,15 @@ def model_config(cell: CellSettings) -> ModelConfig:
             n_kv_head=model.n_kv_head or model.n_head,
             n_embd=model.n_embd,
             window_pattern=model.window_pattern,
-            alpha=xsa.alpha,
-            xsa_layers=layers,
-            xsa_value=xsa.value if xsa.alpha else "attended",
+            alpha=0.0,
+            xsa_layers=tuple(range(model.n_layer)),
         )
+        if not xsa.alpha:
+            return standard
+        layers = _layers(xsa.layers, standard)
+        value = xsa.value if any(map(standard.has_value_embedding, layers)) else "attended"
+        told = {"alpha": xsa.alpha, "xsa_layers": layers, "xsa_value": value}
+        return ModelConfig.model_validate(standard.model_dump() | told)
     except ValueError as error:
         problems = getattr(error, "errors", lambda: [])()
         raise UserError(
@@ -179,15 +187,25 @@ def model_config(cell: CellSettings) -> ModelConfig:
         ) from None
 
 
-def _layers(layers: str | tuple[int, ...], n_layer: int) -> tuple[int, ...]:
+def _layers(layers: str | tuple[int, ...], model: ModelConfig) -> tuple[int, ...]:
+    if not isinstance(layers, str):
+        return tuple(sorted(set(layers)))
     if layers == "all":
-        return tuple(range(n_layer))
-    if isinstance(layers, str):
+        return tuple(range(model.n_layer))
+    if layers.startswith("last:"):
         count = int(layers.removeprefix("last:"))
-        if count > n_layer:
-            raise UserError(f"xsa.layers is {layers!r}, but the model has {n_layer} layers; use at most last:{n_layer}")
-        return tuple(range(n_layer - count, n_layer))
-    return layers
+        if count > model.n_layer:
+            raise UserError(
+                f"xsa.layers is {layers!r}, but the model has {model.n_layer} layers; use at most last:{model.n_layer}"
+            )
+        return tuple(range(model.n_layer - count, model.n_layer))
+    wanted = layers == "value_embeds"
+    found = tuple(layer for layer in range(model.n_layer) if model.has_value_embedding(layer) is wanted)
+    if not found:
+        raise UserError(
+            f"xsa.layers is {layers!r}, but a model of one layer has none without value embeddings; use all"
+        )
+    return found
 
 
 def _whole_rows(tokens: int, sequence_len: int, key: str) -> int:

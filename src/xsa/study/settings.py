@@ -56,8 +56,14 @@ class XsaSettings(Settings):
     """z = y − α·⟨y,v⟩/⟨v,v⟩·v for each head, before the output projection."""
 
     alpha: float = Field(0.0, ge=0, le=1, description="share of the own value removed; 0 is standard attention")
-    layers: Literal["all"] | Annotated[str, Field(pattern=r"^last:[1-9]\d*$")] | tuple[int, ...] = Field(
-        "all", description="`all`, `last:k`, or a list of layers counted from 0"
+    layers: (
+        Literal["all", "value_embeds", "no_value_embeds"]
+        | Annotated[str, Field(pattern=r"^last:[1-9]\d*$")]
+        | tuple[int, ...]
+    ) = Field(
+        "all",
+        description="`all`, `last:k`, a list of layers counted from 0, or those with or without value embeddings: "
+        "`value_embeds`, `no_value_embeds`",
     )
 
     @field_validator("layers")
@@ -77,6 +83,9 @@ class OptimSettings(Settings):
     matrix: Literal["muon", "adamw"] = Field("muon", description="optimizer of the blocks' matrices")
     version: Literal["may2026", "jul2026"] = Field("may2026", description="nanochat's Muon of that month")
     matrix_lr: float = Field(0.02, gt=0)
+    adamw_matrix_lr: float | None = added(
+        None, gt=0, description="in place of matrix_lr where AdamW moves the matrices; null for matrix_lr itself"
+    )
     embedding_lr: float = Field(0.3, gt=0)
     unembedding_lr: float = Field(0.008, gt=0)
     scalar_lr: float = Field(0.5, gt=0)

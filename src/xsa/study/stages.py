@@ -176,8 +176,13 @@ class AnalyseStage(Settings):
 
 
 class ReportStage(Settings):
+    """`claims` and `deviations` as `xsa.study.claims` and `xsa.study.study` have them, `citation` as CITATION.cff has it."""
+
     study: str
     templates_sha256: str
+    claims: tuple[dict, ...] = added(())
+    deviations: tuple[dict, ...] = added(())
+    citation: dict | None = added(None)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from xsa.store.errors import UserError
 from xsa.store.files import canonical_json
-from xsa.study.fields import Name, Settings
+from xsa.study.claims import Claims, load_claims
+from xsa.study.fields import Name, Settings, added
 from xsa.study.settings import CellSettings, IdentitySettings, LimitSettings, RunSettings
 from xsa.study.source import YamlFile, fields_at, nearest, sentences
 from xsa.study.stages import STAGES
@@ -26,6 +27,14 @@ class Recipe(Settings):
 
     description: str = Field(description="what the stack is and where its numbers come from")
     settings: dict[str, Any] = Field(default_factory=dict, description="settings of a cell, as in config/defaults.yaml")
+
+
+class Deviation(Settings):
+    """Where a study departs from the paper that it is held against."""
+
+    paper: str = Field(description="what the paper says, or leaves unsaid")
+    here: str = Field(description="what is done here")
+    why: str = Field(description="the reason")
 
 
 class Study(Settings):
@@ -43,6 +52,13 @@ class Study(Settings):
         description="what varies: a setting's path and its values; every combination is a cell"
     )
     baseline: dict[str, Any] = Field(description="the factor values of the arm that others are compared with")
+    claims: tuple[Name, ...] = added(
+        (),
+        description="files under config/claims/ that the results are held against; they enter the report's identity alone",
+    )
+    deviations: tuple[Deviation, ...] = added(
+        (), description="where the study departs from the paper and why, for the page; of the report's identity alone"
+    )
     run: RunSettings = Field(default_factory=RunSettings, description="how it runs; never part of a result's identity")
     limits: LimitSettings = Field(
         default_factory=LimitSettings, description="what a run may cost; never part of a result's identity"
@@ -108,6 +124,11 @@ class LoadedStudy:
         self._check_factors()
         self.baseline: dict[str, Any] = {}
         self.points = self._grid()
+        self.claims: tuple[Claims, ...] = load_claims(self)
+
+    def where(self, *key: Any) -> str:
+        """`file:line` of a key of the study file."""
+        return self._study_file.where(*key)
 
     def _check_factors(self) -> None:
         for path in self.study.factors:
