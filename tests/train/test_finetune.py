@@ -21,7 +21,7 @@ from xsa.study.settings import MixtureItem
 from xsa.study.stages import FinetuneStage
 from xsa.train.checkpoint import load_model
 from xsa.train.conversations import PackedBatches, pack_ahead
-from xsa.train.finetune import rates
+from xsa.train.finetune import rates, starting_optim
 
 
 def conversation(question: str, answer: str) -> list[dict]:
@@ -40,13 +40,17 @@ def chatsets(results, conversations, test=None):
     return results.add("chatsets", fill)
 
 
+# Pretraining here has batches of 128 tokens, for which its rates count as scaled down 64-fold.
+LR_FRACTION = 0.8 / 64
+
+
 def settings(**changes) -> FinetuneStage:
     values = {
         "seed": 0,
         "mixture": (MixtureItem(set="smoltalk"),),
         "steps": None,
         "batch_rows": 2,
-        "lr_fraction": 0.8,
+        "lr_fraction": LR_FRACTION,
         "buffer_size": 4,
         "overlong": "truncate",
         "compile": False,
@@ -86,6 +90,23 @@ def test_alpha_survives_and_is_run(finetuning, run):
         assert (model(tokens) - standard(tokens)).abs().max() > 1e-3
 
 
+def test_the_first_loss_of_a_model_with_alpha_is_that_of_its_projection(finetuning, run, tmp_path):
+    job = finetuning("a", steps=1)
+    tokenizer = Tokenizer.load(job.input("tokenizer") / "tokenizer.json")
+    pack_ahead(tmp_path / "packed", job.settings, job.input("chatsets"), tokenizer, 32, job.progress)
+    batch = PackedBatches(tmp_path / "packed", 2, 32).read(0)
+    (logged,) = pq.read_table(run(job) / "log.parquet")["loss"].to_pylist()
+    exclusive = load_model(finetuning.base, "cpu", "float32")
+    losses = {}
+    for alpha in (1.0, 0.0):
+        model = NanoChat(exclusive.config.model_copy(update={"alpha": alpha}))
+        model.load_state_dict(exclusive.state_dict())
+        with torch.no_grad():
+            losses[alpha] = model(torch.from_numpy(batch.inputs_RT), torch.from_numpy(batch.targets_RT)).item()
+    assert logged == pytest.approx(losses[1.0], abs=1e-6)
+    assert abs(losses[0.0] - losses[1.0]) > 1e-4
+
+
 def test_one_epoch_uses_every_conversation_and_counts_what_it_cut(finetuning, run, notes):
     folder = run(finetuning("a"))
     mixture = notes(folder)["mixture"]
@@ -123,12 +144,49 @@ def test_only_the_assistants_tokens_are_learned(finetuning, tmp_path, tiny):
     assert np.array_equal(inputs[targets >= 0], targets[targets >= 0])
 
 
-def test_rates_and_moments_start_from_pretrainings(finetuning, run):
+def test_rates_start_anew_and_moments_go_on_from_pretrainings(finetuning, run):
     folder = run(finetuning("a", steps=4))
     log = pq.read_table(folder / "log.parquet").to_pydict()
-    assert log["lr_multiplier"] == pytest.approx([0.8, 0.8, 0.8, 0.4])
+    assert log["lr_multiplier"] == pytest.approx([LR_FRACTION * share for share in (1, 1, 1, 0.5)])
     assert log["momentum"][0] == 0.85 and log["weight_decay"] == [0.0] * 4
     assert int(load_file(folder / "optimizer.safetensors")["step"]) == 6 + 4
+    before, after = (json.loads((path / "config.json").read_text())["training"] for path in (finetuning.base, folder))
+    assert after["optim"]["matrix_lr"] == pytest.approx(64 * before["optim"]["matrix_lr"], rel=1e-12)
+    assert after["dtype"] == before["dtype"]
+
+
+def test_one_step_from_the_checkpoints_moments_is_the_one_written_out(finetuning, run):
+    """The head after one step: AdamW by hand from the stored moments, at the recipe's rate, on the step's gradient."""
+    job = finetuning("a", steps=1)
+    folder = run(job)
+    old, new = (load_file(path / "optimizer.safetensors") for path in (finetuning.base, folder))
+    first, second = (f"{kind}.lm_head.weight" for kind in ("exp_avg", "exp_avg_sq"))
+    gradient = (new[first].double() - 0.8 * old[first].double()) / 0.2
+    assert gradient.norm() > 1e-3
+    torch.testing.assert_close(
+        new[second].double(), 0.96 * old[second].double() + 0.04 * gradient**2, rtol=1e-3, atol=1e-12
+    )
+    typed = json.loads((folder / "config.json").read_text())["training"]["optim"]["unembedding_lr"]
+    lr = LR_FRACTION * typed * (768 / 32) ** 0.5
+    move = new[first].double() / (1 - 0.8**7) / ((new[second].double() / (1 - 0.96**7)).sqrt() + 1e-10)
+    before, after = (
+        load_file(path / "model.safetensors")["lm_head.weight"].double() for path in (finetuning.base, folder)
+    )
+    torch.testing.assert_close(after, before * (1 - lr * 0.01) - lr * move, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("batch_rows", [128, 256, 512, 300])
+def test_rates_are_the_recipes_whatever_pretrainings_batch_made_of_them(tiny, batch_rows):
+    typed = {"matrix_lr": 0.02, "embedding_lr": 0.3, "unembedding_lr": 0.008, "scalar_lr": 0.5}
+    scale = (batch_rows * 2048 / 2**19) ** 0.5
+    training = tiny.pretrain(
+        model=tiny.model(sequence_len=2048),
+        batch_rows=batch_rows,
+        optim=tiny.optim(**{name: rate * scale for name, rate in typed.items()}),
+    )
+    found = starting_optim(training)
+    assert {name: getattr(found, name) for name in typed} == pytest.approx(typed, rel=1e-14)
+    assert (found.matrix, found.version) == (training.optim.matrix, training.optim.version)
 
 
 def test_schedule_follows_the_reference(reference):

@@ -17,6 +17,7 @@ from xsa.study.settings import HorizonSettings, OptimSettings
 REFERENCE_BATCH = 2**19  # tokens a step of the reference model
 BATCH_EXPONENT = 0.383  # the best batch grows with the horizon to this power
 REFERENCE_DEPTH = 12
+RATE_NAMES = ("matrix_lr", "embedding_lr", "unembedding_lr", "scalar_lr")  # that the batch scales
 
 
 @dataclass(frozen=True)

@@ -133,7 +133,7 @@ class FinetuneSettings(Settings):
     )
     steps: int | None = Field(None, ge=1, description="null for one epoch of the mixture")
     batch_tokens: int | None = Field(None, ge=1, description="tokens a step; null for pretraining's")
-    lr_fraction: float = Field(0.8, gt=0, description="first rates as a fraction of pretraining's")
+    lr_fraction: float = Field(0.8, gt=0, description="first rates as a fraction of the recipe's, which no batch scales here")
     buffer_size: int = Field(100, ge=1, description="conversations the packer chooses from")
     overlong: Literal["truncate", "drop"] = Field("truncate", description="conversations longer than a row")
 

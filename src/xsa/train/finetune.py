@@ -1,8 +1,9 @@
 """The stage `finetune`: a pretrained model learns to answer, from conversations.
 
-Model (its alpha and layer set included), learning rates, dtype and optimizer moments are the checkpoint's, read from its
-complete configuration, as nanochat warm-starts its own; the rates start at a fraction of pretraining's and fall to 0 over
-the second half. Only an assistant's own tokens are learned.
+Model (its alpha and layer set included), learning rates, dtype and optimizer state are the checkpoint's, read from its
+complete configuration. As in nanochat the optimizer goes on with pretraining's moments and step count, while its rates
+start anew: at a fraction of the recipe's, without the factor for pretraining's batch, falling to 0 over the second half.
+Only an assistant's own tokens are learned.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from xsa.optim.muon_adamw import MuonAdamW
 from xsa.optim.schedule import finetune_lr_multiplier, finetune_momentum
 from xsa.store.errors import UserError
 from xsa.store.job import Job
-from xsa.study.stages import FinetuneStage, PretrainStage
+from xsa.study.scaling import RATE_NAMES, rate_scale
+from xsa.study.stages import FinetuneStage, OptimStage, PretrainStage
 from xsa.train.checkpoint import (
     CONFIG,
     MODEL,
@@ -61,7 +63,8 @@ def finetune(job: Job) -> dict[str, Any]:
         batches = PackedBatches(job.state / "packed", settings.batch_rows, T)
 
         model = load_model(files, group.device, training.dtype).train()
-        optimizer = MuonAdamW(model, training.optim, group.sharding)
+        optim = starting_optim(training)
+        optimizer = MuonAdamW(model, optim, group.sharding)
         load_optimizer(files[OPTIMIZER], optimizer)
         loss, how = loss_sum(model, settings.compile, group.device, say)
         first, end = group.part(settings.batch_rows)
@@ -71,15 +74,28 @@ def finetune(job: Job) -> dict[str, Any]:
 
         run = Run(job, trainer, batches.steps, settings.validation_every, _look(job, trainer, tokenizer, say))
         run.train()
-        run.finish(lambda run: _config(run, base, training, settings))
+        run.finish(
+            lambda run: _config(run, base, settings, {"optim": optim.model_dump(mode="json"), "dtype": training.dtype})
+        )
         packed = {name: batches.packed[name] for name in ("conversations", "sizes", "notes", "counts")}
         return {**run.notes(), **how, "mixture": packed, "held_out": run.look is not None}
+
+
+def starting_optim(training: PretrainStage) -> OptimStage:
+    """Pretraining's optimizer with the recipe's rates, which pretraining had multiplied by √(its batch / 2^19 tokens).
+
+    nanochat's fine-tuning inherits the rates as they were typed, and batches of pretraining's size, but not that factor.
+    """
+    factor = rate_scale(training.batch_rows * training.model.sequence_len)
+    typed = {name: getattr(training.optim, name) / factor for name in RATE_NAMES}
+    return training.optim.model_copy(update=typed)
 
 
 def rates(steps: int, lr_fraction: float) -> Callable[[int], Rates]:
     """nanochat's fine-tuning schedule as a function of the step (0-based).
 
-    Progress is the share of the run before the update, so that the last one still moves the weights. Muon's weight decay is 0.
+    Progress is the share of the run before the update, so that the last one still moves the weights. Muon's weight decay,
+    which pretraining lets fall to 0, stays there.
     """
     return lambda step: Rates(lr_fraction * finetune_lr_multiplier(step / steps), finetune_momentum(step), 0.0)
 
@@ -111,8 +127,7 @@ def _pretraining(base: CheckpointConfig, path: Path) -> PretrainStage:
         raise UserError(f"{path}: training.{where}: {fault['msg']}; bring the file back as it was written") from None
 
 
-def _config(run: Run, base: CheckpointConfig, training: PretrainStage, settings: FinetuneStage) -> CheckpointConfig:
-    inherited = {"optim": training.optim.model_dump(mode="json"), "dtype": training.dtype}
+def _config(run: Run, base: CheckpointConfig, settings: FinetuneStage, inherited: dict[str, Any]) -> CheckpointConfig:
     return CheckpointConfig(
         model=base.model,
         stage="finetune",
