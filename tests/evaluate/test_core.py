@@ -1,11 +1,15 @@
 import json
 import os
-import shutil
+import signal
+import subprocess
+import sys
 
 import pyarrow.parquet as pq
 import pytest
 
+from xsa.data.icl import read_tasks
 from xsa.evaluate import core as module
+from xsa.evaluate.core import make_prompts
 from xsa.store.errors import UserError
 from xsa.study.settings import RunSettings
 from xsa.study.stages import CoreStage
@@ -69,47 +73,65 @@ def test_predictions_do_not_depend_on_the_micro_batch(run_stage, inputs):
     assert rows[0] == rows[1]
 
 
-def test_finished_tasks_are_not_done_again_after_a_kill(run_stage, inputs, monkeypatch):
-    labels = ("mc_0shot", "schema_0shot", "lm_0shot")
-    whole = run_stage("core", settings(tasks=labels), **inputs)
-    evaluate, done, kept = module.evaluate_task, [], {}
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from xsa.evaluate import core as module
+from xsa.store.job import Job
+from xsa.study.stages import CoreStage
 
-    def interrupted(model, tokenizer, task, *args):
-        if task.label == "lm_0shot" and not kept:
-            kept["state"] = True
-            raise KeyboardInterrupt
-        done.append(task.label)
-        return evaluate(model, tokenizer, task, *args)
+root, checkpoint, bundle, tokenizer, when = sys.argv[1:]
+evaluate, begun = module.evaluate_task, []
 
-    monkeypatch.setattr(module, "evaluate_task", interrupted)
-    job_state = []
-    entry = module.core
+def watched(model, tokenizer, task, *args):
+    if len(begun) == int(when):
+        os.kill(os.getpid(), signal.SIGKILL)
+    begun.append(task.label)
+    print(task.label, flush=True)
+    return evaluate(model, tokenizer, task, *args)
 
-    def remembering(job):
-        if job_state:
-            shutil.copytree(job_state[0], job.state, dirs_exist_ok=True)  # the second run has a folder of its own here
-            (job.state / "001.json").write_text('{"scores": [')  # half a file is as good as none
-        else:
-            job_state.append(job.state)
-        return entry(job)
+module.evaluate_task = watched
+settings = CoreStage(tasks=("mc_0shot", "schema_0shot", "lm_0shot"), max_per_task=None, baselines="bundle", dtype="float32")
+inputs = {"checkpoint": Path(checkpoint), "bundle": Path(bundle), "tokenizer": Path(tokenizer)}
+(Path(root) / "out").mkdir(parents=True, exist_ok=True)
+module.core(Job("core", "test", settings, inputs, Path(root) / "out", Path(root) / "state"))
+"""
 
-    monkeypatch.setattr(module, "core", remembering)
-    with pytest.raises(KeyboardInterrupt):
-        run_stage("core", settings(tasks=labels), **inputs)
-    again = run_stage("core", settings(tasks=labels), **inputs)
-    assert done == ["mc_0shot", "schema_0shot", "schema_0shot", "lm_0shot"]
+
+def test_finished_tasks_are_kept_when_the_process_is_killed_and_the_rest_goes_on(inputs, tmp_path):
+    def begun(root, when):
+        where = [tmp_path / root, inputs["checkpoint"], inputs["bundle"], inputs["tokenizer"]]
+        command = [sys.executable, "-c", KILLED, *map(str, where), str(when)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        return done.returncode, done.stdout.split()
+
+    assert begun("killed", 2) == (-signal.SIGKILL, ["mc_0shot", "schema_0shot"])
+    assert not (tmp_path / "killed" / "out" / "core.json").exists()
+    (tmp_path / "killed" / "state" / "001.json").write_text('{"scores": [')  # half a file is as good as none
+    assert begun("killed", 9) == (0, ["schema_0shot", "lm_0shot"])
+    assert begun("whole", 9) == (0, ["mc_0shot", "schema_0shot", "lm_0shot"])
     for name in ("core.json", "items.parquet"):
-        assert (again / name).read_bytes() == (whole / name).read_bytes()
+        assert (tmp_path / "killed/out" / name).read_bytes() == (tmp_path / "whole/out" / name).read_bytes()
 
 
-def test_prompts_longer_than_the_context_are_cut_and_counted(run_stage, made, reference, core_config):
-    config = core_config().model_copy(update={"sequence_len": 100})
+def test_prompts_beyond_the_trained_context_are_read_and_those_beyond_the_limit_cut_and_both_are_counted(
+    run_stage, made, reference, core_config, core_tokenizer
+):
+    config = core_config().model_copy(update={"sequence_len": 30})
     inputs = {"checkpoint": made.checkpoint(config), "bundle": made.bundle(), "tokenizer": made.tokenizer()}
-    result, _ = read(run_stage("core", settings(tasks=("mc_0shot", "mc_3shot")), **inputs))
-    stored = json.loads((reference("core") / "mc_3shot.json").read_text())["examples"]
-    longer = sum(max(map(len, one["tokens"])) > 100 for one in stored)
-    assert longer > 0
-    assert result["cropped"] == {"mc_3shot": longer}
+    result, _ = read(run_stage("core", settings(tasks=("mc_0shot", "mc_10shot")), **inputs))
+    counts = {}
+    for task in read_tasks(reference("core") / "bundle" / "core.yaml"):
+        label = task.label
+        if label not in ("mc_0shot", "mc_10shot"):
+            continue
+        items = json.loads((reference("core") / f"{label}.json").read_text())["data_shuffled"]
+        lengths = [max(one.ends) for one in make_prompts(core_tokenizer, task, items, range(len(items)), 10_000)]
+        counts[label] = sum(length > 30 for length in lengths), sum(length > 300 for length in lengths)
+    assert any(cropped for _, cropped in counts.values())
+    assert result["max_tokens"] == 300
+    assert result["beyond"] == {label: beyond for label, (beyond, _) in counts.items() if beyond}
+    assert result["cropped"] == {label: cropped for label, (_, cropped) in counts.items() if cropped}
 
 
 def test_a_choice_that_begins_another_is_counted(run_stage, made, core_config):

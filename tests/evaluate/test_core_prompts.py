@@ -66,10 +66,10 @@ def test_a_token_across_the_boundary_belongs_to_the_continuation():
     assert (prompt.starts, prompt.ends, prompt.gold) == ((2,), (4,), None)
 
 
-def test_long_prompts_lose_the_same_tokens_on_the_left_of_all_options():
+def test_an_option_too_long_loses_its_left_and_its_span_moves_along():
     prompt = to_prompt(MC, 0, {"gold": 0}, [[9, 1, 2, 3, 4], [9, 1, 2, 3, 5, 6, 7]], 5)
-    assert prompt.options == ((2, 3, 4), (2, 3, 5, 6, 7))
-    assert (prompt.starts, prompt.ends, prompt.cropped) == ((2, 2), (3, 5), True)
+    assert prompt.options == ((9, 1, 2, 3, 4), (2, 3, 5, 6, 7))
+    assert (prompt.starts, prompt.ends, prompt.cropped) == ((4, 2), (5, 5), True)
 
 
 def test_a_prompt_of_exactly_the_context_s_length_is_whole():
@@ -79,8 +79,8 @@ def test_a_prompt_of_exactly_the_context_s_length_is_whole():
 
 def test_a_continuation_longer_than_the_context_is_scored_at_its_end():
     prompt = to_prompt(MC, 0, {"gold": 0}, [[9, 1, 2], [9, 1, 3, 4, 5, 6, 7, 8]], 4)
-    assert prompt.options == ((1, 2), (5, 6, 7, 8))
-    assert (prompt.starts, prompt.ends, prompt.cropped) == ((1, 1), (2, 4), True)
+    assert prompt.options == ((9, 1, 2), (5, 6, 7, 8))
+    assert (prompt.starts, prompt.ends, prompt.cropped) == ((2, 1), (3, 4), True)
 
 
 def test_the_common_prefix_is_what_all_share():

@@ -24,10 +24,8 @@ def evaluated(reference, core_model, core_tokenizer):
         if (label, budget, alpha) not in done:
             stored = json.loads((folder / f"{label}.json").read_text())
             model = core_model(alpha)
-            done[label, budget, alpha] = (
-                stored,
-                *evaluate_task(model, core_tokenizer, tasks[label], stored["data_shuffled"], budget),
-            )
+            pairs = evaluate_task(model, core_tokenizer, tasks[label], stored["data_shuffled"], budget)
+            done[label, budget, alpha] = (stored, *map(list, zip(*pairs, strict=True)))
         return done[label, budget, alpha]
 
     return evaluate

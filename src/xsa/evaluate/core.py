@@ -4,13 +4,15 @@ All task files are read and checked before the first item is scored. A task that
 so that a run that was killed goes on with the next one.
 
 `core.json` has, beside the metric and its tasks: `partial`, tasks whose file has fewer items than the published set;
-`cropped` and `widened`, how many items of a task needed the rules of `xsa.evaluate.core_prompts`.
+`cropped` and `widened`, how many items of a task needed the rules of `xsa.evaluate.core_prompts`; `beyond`, how many are
+longer than the context that the model was trained on; `max_per_task` and `max_tokens`, the limits on items and tokens.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
 
@@ -23,14 +25,15 @@ from xsa.evaluate.centred import TaskScore, aggregate, baseline_table, published
 from xsa.evaluate.core_prompts import Prompt, render, to_prompt
 from xsa.evaluate.naming import named_source
 from xsa.evaluate.resume import kept_or_made
-from xsa.evaluate.scoring import Score, score, token_budget
+from xsa.evaluate.scoring import Pending, Score, launch, token_budget
 from xsa.model.nanochat import NanoChat
 from xsa.store.errors import UserError
 from xsa.store.files import write_json
 from xsa.store.job import Job
+from xsa.study.stages import CoreStage
 from xsa.train.checkpoint import load_for_evaluation
 
-CHUNK = 512  # items whose prompts are in memory at one time
+CHUNK = 256  # items whose prompts are in memory at one time
 ITEMS = pa.schema(
     [
         ("task", pa.string()),
@@ -70,39 +73,39 @@ def core(job: Job) -> dict:
         for task in tasks
     }
     source = named_source(about.stage, settings.max_per_task, smaller, tasks, read_tasks(path))
-    write_json(job.out / "core.json", _summary(tasks, scores, outcomes, smaller, settings) | {"source": source})
+    summary = _summary(tasks, scores, outcomes, smaller, settings, model.config.max_tokens)
+    write_json(job.out / "core.json", summary | {"source": source})
     pq.write_table(_table(tasks, items, outcomes), job.out / "items.parquet")
     return {"device": job.device, "items": total}
 
 
 def evaluate_task(
-    model: NanoChat,
-    tokenizer: Tokenizer,
-    task: Task,
-    items: list[dict],
-    budget: int,
-    threads: int = 1,
-    done: Callable[[int], None] = lambda count: None,
-) -> tuple[list[Prompt], list[Score]]:
-    """Prompts and scores of a task's items, which are in evaluation order. `done(n)` is called as items are finished.
+    model: NanoChat, tokenizer: Tokenizer, task: Task, items: list[dict], budget: int, threads: int = 1
+) -> Iterator[tuple[Prompt, Score]]:
+    """Prompt and score of each of a task's items, which are in evaluation order; few are in memory at one time.
 
     UserError where a loss is not finite.
     """
-    prompts, scores = [], []
+    pending: Pending | None = None
     for start in range(0, len(items), CHUNK):
-        chunk = make_prompts(
-            tokenizer, task, items, range(start, min(start + CHUNK, len(items))), model.config.sequence_len, threads
-        )
-        prompts += chunk
-        scores += score(model, chunk, budget)
-        for one in scores[start:]:
-            if not all(map(math.isfinite, one.losses)):
-                raise UserError(
-                    f"task {task.label}: the model's loss on item {one.index} (after the shuffle) is not finite; the "
-                    "checkpoint holds no usable weights. Look at its training log"
-                )
-        done(start + len(chunk))
-    return prompts, scores
+        indices = range(start, min(start + CHUNK, len(items)))
+        prompts = make_prompts(tokenizer, task, items, indices, model.config.max_tokens, threads)
+        ahead = launch(model, prompts, budget)
+        # Only now wait for the chunk before: the device has work while these prompts are made.
+        yield from _collected(task, pending)
+        pending = ahead
+    yield from _collected(task, pending)
+
+
+def _collected(task: Task, pending: Pending | None) -> Iterator[tuple[Prompt, Score]]:
+    scores = pending.collect() if pending else []
+    for one in scores:
+        if not all(map(math.isfinite, one.losses)):
+            raise UserError(
+                f"task {task.label}: the model's loss on item {one.index} (after the shuffle) is not finite; the "
+                "checkpoint holds no usable weights. Look at its training log"
+            )
+    yield from zip(pending.prompts if pending else [], scores, strict=True)
 
 
 def make_prompts(
@@ -148,21 +151,25 @@ def _read_all(job: Job, tasks: list[Task]) -> tuple[dict[str, list[dict]], list[
 def _evaluate(
     job: Job, model: NanoChat, tokenizer: Tokenizer, task: Task, items: list[dict], before: int, total: int
 ) -> dict:
-    """The task's scores as plain values, and how many items needed a rule for rare cases."""
+    """The task's scores as plain values, how many items needed a rule for rare cases, and how many were long."""
     budget = token_budget(model.config.sequence_len, job.run.micro_batch, job.device)
-
-    def done(count: int) -> None:
-        job.progress.step(before + count, total, unit="item", task=task.label)
-
-    prompts, scores = evaluate_task(model, tokenizer, task, items, budget, job.run.threads, done)
-    return {
-        "scores": [asdict(one) for one in scores],
-        "cropped": sum(prompt.cropped for prompt in prompts),
-        "widened": sum(prompt.widened for prompt in prompts),
-    }
+    scores, counts = [], Counter(beyond=0, cropped=0, widened=0)
+    for prompt, one in evaluate_task(model, tokenizer, task, items, budget, job.run.threads):
+        scores.append(asdict(one))
+        beyond = max(prompt.ends) > model.config.sequence_len
+        counts.update(beyond=beyond, cropped=prompt.cropped, widened=prompt.widened)
+        job.progress.step(before + len(scores), total, unit="item", task=task.label)
+    return {"scores": scores, **counts}
 
 
-def _summary(tasks: list[Task], scores: dict[str, TaskScore], outcomes: dict, smaller: list[str], settings) -> dict:
+def _summary(
+    tasks: list[Task],
+    scores: dict[str, TaskScore],
+    outcomes: dict[str, dict],
+    smaller: list[str],
+    settings: CoreStage,
+    max_tokens: int,
+) -> dict:
     whole = aggregate(scores)
     return {
         "core": whole["mean"],
@@ -170,9 +177,12 @@ def _summary(tasks: list[Task], scores: dict[str, TaskScore], outcomes: dict, sm
         "interval": whole["interval"],
         "baselines": settings.baselines,
         "max_per_task": settings.max_per_task,
+        "max_tokens": max_tokens,
         "partial": smaller,
-        "cropped": {label: outcome["cropped"] for label, outcome in outcomes.items() if outcome["cropped"]},
-        "widened": {label: outcome["widened"] for label, outcome in outcomes.items() if outcome["widened"]},
+        **{
+            rule: {label: outcome[rule] for label, outcome in outcomes.items() if outcome[rule]}
+            for rule in ("beyond", "cropped", "widened")
+        },
         "tasks": {
             task.label: {
                 "kind": task.kind,

@@ -12,11 +12,9 @@ Rules for the rare cases, each held by a test:
 - Empty span. Where a choice's tokens are a prefix of another's (about 4 of piqa's items), or the options share no suffix,
   nothing is left to score. Then the span of every option begins one token earlier, which all options have. nanochat
   takes the mean of an empty span there, NaN, which wins if it is the first choice and never otherwise.
-- Too long. Where an item's longest prompt has more tokens than the model's context, the same number of tokens is cut
-  from the left of each of its options, BOS included, and spans move with them: options stay comparable, and their
-  common context stays common. At least one token stays in front of a span; of a continuation that is longer than the
-  context itself, the end is scored. nanochat runs such prompts of its own models beyond the trained length instead, and
-  cuts those of GPT-2 option by option.
+- Too long. An option of more tokens than the model can read (`ModelConfig.max_tokens`) loses those on its left, BOS
+  included, and its span moves with it; the item counts as cropped. Of a continuation that is longer still, the end is
+  scored, from its second token on. This is nanochat's rule for models with a limit, where the same is NaN or an error.
 - A tokenizer may join the last token of a prompt with the continuation. The span then begins where the two first differ.
 """
 
@@ -88,15 +86,11 @@ def to_prompt(task: Task, index: int, item: dict[str, Any], ids: Sequence[Sequen
 
 
 def _crop(options: Sequence[Sequence[int]], starts: Sequence[int], context: int) -> tuple:
-    """Options of at most `context` tokens, their spans' starts, and whether anything was cut."""
-    cut = min(max(map(len, options)) - context, min(starts) - 1)
-    if cut > 0:
-        options, starts = [option[cut:] for option in options], [start - cut for start in starts]
-    # What is still too long has a continuation longer than the context: score its end, of each option by itself.
+    """The last `context` tokens of each option, its span's start there, and whether anything was cut."""
     cuts = [max(0, len(option) - context) for option in options]
-    starts = tuple(max(1, start - extra) for start, extra in zip(starts, cuts, strict=True))
-    options = tuple(tuple(option[extra:]) for option, extra in zip(options, cuts, strict=True))
-    return options, starts, cut > 0 or any(cuts)
+    starts = tuple(max(1, start - cut) for start, cut in zip(starts, cuts, strict=True))
+    options = tuple(tuple(option[cut:]) for option, cut in zip(options, cuts, strict=True))
+    return options, starts, any(cuts)
 
 
 def common_prefix(sequences: Sequence[Sequence[int]]) -> int:

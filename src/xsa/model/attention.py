@@ -6,6 +6,7 @@ Axes: B rows, T tokens, S positions that may be seen, D width, H query heads, G 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +18,9 @@ from xsa.model.linear import Linear
 from xsa.model.norm import rms_norm
 from xsa.model.rotary import rotate
 from xsa.study.architecture import ModelConfig
+
+if TYPE_CHECKING:
+    from xsa.model.packed import Packed
 
 Observe = Callable[[int, Tensor, Tensor, Tensor, Tensor, Tensor], None]
 
@@ -71,20 +75,25 @@ class Attention(nn.Module):
         positions_BT: Tensor | None = None,
         seen: range | None = None,
         observe: Observe | None = None,
+        packed: Packed | None = None,
+        asked: Tensor | None = None,
     ) -> Tensor:
-        """Attention's contribution to the stream.
+        """Attention's contribution to the stream, at every token or at those `asked` for.
 
         mask: as for `attend`. With a cache, new keys and values go to `positions_BT` of it, and `seen` are its positions
-        that the mask speaks of; None when the cache was empty, so that the new tokens are all there is.
+        that the mask speaks of; None when the cache was empty, so that the new tokens are all there is. Where tokens are
+        `packed`, that says what they see.
         """
         B, T, _ = h_BTD.shape
-        q_BTHK = self.c_q(h_BTD).view(B, T, self.n_head, self.head_dim)
+        own_BTD = h_BTD if asked is None else h_BTD[:, asked]
+        q_BTHK = self.c_q(own_BTD).view(B, own_BTD.size(1), self.n_head, self.head_dim)
         k_BTGK = self.c_k(h_BTD).view(B, T, self.n_kv_head, self.head_dim)
         plain_BTGK = v_BTGK = self.c_v(h_BTD).view(B, T, self.n_kv_head, self.head_dim)
         if value_embedding_BTC is not None:
             gate_BTG = 3 * torch.sigmoid(self.ve_gate(h_BTD[..., :GATE_CHANNELS]))
             v_BTGK = plain_BTGK + gate_BTG.unsqueeze(-1) * value_embedding_BTC.view_as(plain_BTGK)
-        q_BTHK = rms_norm(rotate(q_BTHK, *rotary)) * QK_SCALE
+        own_rotary = rotary if asked is None else [table[:, asked] for table in rotary]
+        q_BTHK = rms_norm(rotate(q_BTHK, *own_rotary)) * QK_SCALE
         k_BTGK = rms_norm(rotate(k_BTGK, *rotary)) * QK_SCALE
 
         k_BSGK, v_BSGK = k_BTGK, v_BTGK
@@ -92,10 +101,14 @@ class Attention(nn.Module):
             cache.write(self.layer, positions_BT, k_BTGK, v_BTGK)
             if seen is not None:
                 k_BSGK, v_BSGK = cache.read(self.layer, seen.start, seen.stop)
-        y_BTHK = attend(q_BTHK, k_BSGK, v_BSGK, mask)
+        if packed is None:
+            y_BTHK = attend(q_BTHK, k_BSGK, v_BSGK, mask)
+        else:
+            y_BTHK = packed.attend(q_BTHK, k_BTGK, v_BTGK, self.window, asked is not None)
         z_BTHK = y_BTHK
         if self.exclusive:
-            z_BTHK = remove_own_value(y_BTHK, plain_BTGK if self.removes_plain else v_BTGK, self.alpha)
+            own_BTGK = plain_BTGK if self.removes_plain else v_BTGK
+            z_BTHK = remove_own_value(y_BTHK, own_BTGK if asked is None else own_BTGK[:, asked], self.alpha)
         if observe is not None:
             observe(self.layer, q_BTHK, k_BTGK, v_BTGK, y_BTHK, z_BTHK)
-        return self.c_proj(z_BTHK.reshape(B, T, -1))
+        return self.c_proj(z_BTHK.flatten(2))

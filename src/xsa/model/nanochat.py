@@ -22,6 +22,7 @@ from xsa.model.cache import KVCache
 from xsa.model.init import initialise
 from xsa.model.linear import Linear
 from xsa.model.norm import rms_norm
+from xsa.model.packed import Packed
 from xsa.model.rotary import rotary_table
 from xsa.study.architecture import ModelConfig
 
@@ -51,8 +52,9 @@ class Block(nn.Module):
         self.attn = Attention(config, layer, explicit, dtype)
         self.mlp = MLP(config, dtype)
 
-    def forward(self, x_BTD: Tensor, *args, **kwargs) -> Tensor:
-        x_BTD = x_BTD + self.attn(rms_norm(x_BTD), *args, **kwargs)
+    def forward(self, x_BTD: Tensor, *args, asked: Tensor | None = None, **kwargs) -> Tensor:
+        own_BTD = x_BTD if asked is None else x_BTD[:, asked]
+        x_BTD = own_BTD + self.attn(rms_norm(x_BTD), *args, asked=asked, **kwargs)
         return x_BTD + self.mlp(rms_norm(x_BTD))
 
 
@@ -146,15 +148,17 @@ class NanoChat(nn.Module):
         cache: KVCache | None = None,
         lengths: Sequence[int] | Tensor | None = None,
         observe: Observe | None = None,
+        packed: Packed | None = None,
     ) -> Tensor:
         """The stream after its last norm, (B, T, D), which `logits` turns into logits.
 
         cache: the tokens follow those that each row of it holds, and are added to it. lengths: the tokens of each row that
         count, the rest being padding on the right (what comes out there means nothing). observe(layer, q, k, v, y, z) is
         called in each layer, eagerly, with q and k as the softmax sees them, v as attended to, and attention's output before
-        and after the exclusive projection.
+        and after the exclusive projection. packed: how the tokens hang together, where they are no plain rows; what comes
+        out is (1, A, D), the tokens that it asks for.
         """
-        past = _Past(cache, tokens_BT, lengths)
+        past = _Past(cache, tokens_BT, lengths, packed)
         x_BTD = x0_BTD = self._embed(tokens_BT, past)
         rotary = self._rotary(past)
         masks: dict[int, Tensor | None] = {}
@@ -164,10 +168,15 @@ class NanoChat(nn.Module):
             key = str(layer)
             value_BTC = self.value_embeds[key](tokens_BT) if key in self.value_embeds else None
             window = block.attn.window
-            if window not in masks:
+            if window not in masks and packed is None:
                 masks[window] = self._mask(window, past)
-            seen = past.seen(window)
-            x_BTD = block(x_BTD, value_BTC, rotary, masks[window], cache, past.positions_BT, seen, observe)
+            seen, mask = past.seen(window), masks.get(window)
+            asked = packed.asked_A if packed is not None and layer == self.config.n_layer - 1 else None
+            if asked is not None and middle_BTD is not None:
+                middle_BTD = middle_BTD[:, asked]
+            x_BTD = block(
+                x_BTD, value_BTC, rotary, mask, cache, past.positions_BT, seen, observe, packed=packed, asked=asked
+            )
             if layer == self.config.n_layer // 2:
                 middle_BTD = x_BTD
         if cache is not None:
@@ -178,7 +187,10 @@ class NanoChat(nn.Module):
         """Normalised embeddings, each smeared with that of the token before it."""
         if past.cache is None:
             e_BTD = rms_norm(self.transformer.wte(tokens_BT))
-            before_BTD = F.pad(e_BTD[:, :-1], (0, 0, 1, 0))
+            if past.packed is None:
+                before_BTD = F.pad(e_BTD[:, :-1], (0, 0, 1, 0))
+            else:
+                before_BTD = F.pad(e_BTD, (0, 0, 1, 0))[:, past.packed.before_N + 1]
         else:
             both = rms_norm(self.transformer.wte(torch.cat((past.cache.last_token(), tokens_BT), dim=1)))
             e_BTD, before_BTD = both[:, 1:], both[:, :-1].clone()
@@ -213,16 +225,24 @@ class NanoChat(nn.Module):
 
 
 class _Past:
-    """Where the tokens of one call stand: at the start, or after those in a cache."""
+    """Where the tokens of one call stand: at the start, after those in a cache, or in trees."""
 
-    def __init__(self, cache: KVCache | None, tokens_BT: Tensor, lengths: Sequence[int] | Tensor | None):
-        self.cache = cache
+    def __init__(
+        self,
+        cache: KVCache | None,
+        tokens_BT: Tensor,
+        lengths: Sequence[int] | Tensor | None,
+        packed: Packed | None = None,
+    ):
+        self.cache, self.packed = cache, packed
         self.n_tokens = self.stop = tokens_BT.size(1)
         self.positions_BT = self.lengths = None
         self.start, self.fresh = 0, True
         if cache is None:
             if lengths is not None:
                 raise ValueError("lengths say what a cache keeps; without one, padding on the right needs no mention")
+            if packed is not None:
+                self.stop, self.positions_BT = packed.longest, packed.positions_N[None]
             return
         if tokens_BT.size(0) != cache.batch:
             raise ValueError(f"{tokens_BT.size(0)} rows of tokens for a cache of {cache.batch} rows")

@@ -59,6 +59,11 @@ class ModelConfig(BaseModel):
         return self.n_embd // self.n_head
 
     @property
+    def max_tokens(self) -> int:
+        """Tokens of the longest text that is read whole: ten times the trained context, where nanochat's positions end."""
+        return 10 * self.sequence_len
+
+    @property
     def padded_vocab(self) -> int:
         """Rows of the embedding and the head: the vocabulary rounded up to a multiple of 64."""
         return -(-self.vocab_size // 64) * 64

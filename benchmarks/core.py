@@ -1,0 +1,203 @@
+"""How much faster CORE is evaluated here than one item at a time, in one run, with the same predictions.
+
+    python benchmarks/core.py --bundle FOLDER [--against NANOCHAT] [--items 32] [--tasks copa,piqa] [--depth 4] [--width 256]
+
+Task by task, on the same weights and items, in turn: this package's evaluation, a plain loop (each item by itself, all
+its options whole and padded, logits of every position), and with `--against` the `core_eval` of a nanochat checkout.
+Prints seconds and ratios for each task and in all, and every item on which predictions differ.
+
+The weights are random, with every matrix drawn, so that attention, options and losses differ; the tokenizer is trained on
+the bundle's own text. All stages are counted: drawing examples, rendering, tokens, model, scores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+
+from xsa.data.icl import Task, choose_tasks, order_items, read_items, read_tasks
+from xsa.data.tokenizer import Tokenizer
+from xsa.evaluate.core import evaluate_task, make_prompts
+from xsa.evaluate.core_prompts import Prompt
+from xsa.evaluate.scoring import token_budget
+from xsa.model.nanochat import NanoChat
+from xsa.study.architecture import ModelConfig
+
+Outcome = tuple[
+    int | None, bool
+]  # option chosen (None where there are none or it is not told), and whether it is right
+
+
+def main() -> None:
+    args = arguments()
+    torch.set_num_threads(args.threads)
+    tasks = choose_tasks(
+        read_tasks(args.bundle / "core.yaml"), args.tasks.split(",") if args.tasks else "all", args.bundle
+    )
+    files = {(task.file, task.kind): read_items(args.bundle / "eval_data" / task.file, task.kind) for task in tasks}
+    tokenizer = trained_tokenizer(files.values(), args.vocab)
+    model = lively_model(tokenizer.vocab_size, args)
+    others: dict[str, Callable] = {"plain": plain_task}
+    if args.against:
+        others["nanochat"] = nanochat_task(args.against, model)
+    budget = token_budget(model.config.sequence_len, None, args.device)
+    seconds = {name: 0.0 for name in ("ours", *others)}
+    print(f"{'task':34}{'items':>6}{'ours s':>9}" + "".join(f"{name + ' s':>12}{'ratio':>7}" for name in others))
+    differing = 0
+    for task in tasks:
+        items = order_items(files[task.file, task.kind], None)
+        count = min(args.items or len(items), len(items))
+        ours, took = timed(
+            lambda task=task, items=items, count=count: ours_task(model, tokenizer, task, items, count, budget)
+        )
+        line = f"{task.label:34}{count:6}{took:9.2f}"
+        seconds["ours"] += took
+        for name, run in others.items():
+            theirs, other = timed(
+                lambda run=run, task=task, items=items, count=count: run(model, tokenizer, task, items, count)
+            )
+            seconds[name] += other
+            line += f"{other:12.2f}{other / took:7.2f}"
+            differing += report(task, name, ours, theirs)
+        print(line, flush=True)
+    print(
+        f"{'in all':34}{'':6}{seconds['ours']:9.2f}"
+        + "".join(f"{seconds[n]:12.2f}{seconds[n] / seconds['ours']:7.2f}" for n in others)
+    )
+    print("predictions are identical" if not differing else f"{differing} predictions differ")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bundle", type=Path, required=True, help="folder with core.yaml and eval_data/")
+    parser.add_argument("--against", type=Path, help="a checkout of nanochat")
+    parser.add_argument("--tasks", help="labels with commas between; all of the bundle's if absent")
+    parser.add_argument("--items", type=int, default=32, help="items of each task, 0 for all")
+    parser.add_argument("--depth", type=int, default=4)
+    parser.add_argument("--width", type=int, default=256)
+    parser.add_argument("--context", type=int, default=2048)
+    parser.add_argument("--vocab", type=int, default=32768)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
+    return parser.parse_args()
+
+
+def timed(run: Callable[[], object]) -> tuple:
+    start = time.process_time()
+    result = run()
+    return result, time.process_time() - start
+
+
+def trained_tokenizer(files, vocab: int) -> Tokenizer:
+    values = (value for items in files for item in items for value in item.values())
+    texts = (text for value in values for text in (value if isinstance(value, list) else [value]))
+    return Tokenizer.train((text for text in texts if isinstance(text, str)), vocab)
+
+
+def lively_model(vocab: int, args: argparse.Namespace) -> NanoChat:
+    head = min(128, args.width // 2)
+    config = ModelConfig(
+        vocab_size=vocab,
+        sequence_len=args.context,
+        n_layer=args.depth,
+        n_head=args.width // head,
+        n_kv_head=args.width // head,
+        n_embd=args.width,
+        window_pattern="SSSL",
+        alpha=0.0,
+        xsa_layers=tuple(range(args.depth)),
+    )
+    model = NanoChat(config)
+    model.init_weights(1)
+    generator = torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name.endswith("c_proj.weight"):
+                weight.normal_(0, 0.5 / math.sqrt(weight.size(1)), generator=generator)
+        model.lm_head.weight.normal_(0, 0.1, generator=generator)
+        model.smear_lambda.fill_(0.5)
+    return model.eval().to(args.device)
+
+
+def ours_task(
+    model: NanoChat, tokenizer: Tokenizer, task: Task, items: list[dict], count: int, budget: int
+) -> list[Outcome]:
+    return [(score.prediction, score.correct) for _, score in evaluate_task(model, tokenizer, task, items, budget)]
+
+
+def plain_task(model: NanoChat, tokenizer: Tokenizer, task: Task, items: list[dict], count: int) -> list[Outcome]:
+    outcomes = []
+    for index in range(count):
+        (prompt,) = make_prompts(tokenizer, task, items, range(index, index + 1), model.config.max_tokens)
+        outcomes.append(plain_item(model, prompt))
+    return outcomes
+
+
+@torch.no_grad()
+def plain_item(model: NanoChat, prompt: Prompt) -> Outcome:
+    ids_BT = torch.zeros(len(prompt.options), max(prompt.ends), dtype=torch.long)
+    for row, option in enumerate(prompt.options):
+        ids_BT[row, : len(option)] = torch.tensor(option)
+    ids_BT = ids_BT.to(model.resid_lambdas.device)
+    logits_BTV = model(ids_BT)
+    losses_BT = F.cross_entropy(logits_BTV[:, :-1].flatten(0, 1), ids_BT[:, 1:].flatten(), reduction="none")
+    losses_BT = losses_BT.view(len(ids_BT), -1)
+    spans = [slice(start - 1, end - 1) for start, end in zip(prompt.starts, prompt.ends, strict=True)]
+    if prompt.gold is None:
+        right = logits_BTV[0, spans[0]].argmax(-1) == ids_BT[0, prompt.starts[0] : prompt.ends[0]]
+        return None, bool(right.all())
+    means = [losses_BT[row, span].mean().item() for row, span in enumerate(spans)]
+    choice = means.index(min(means))
+    return choice, choice == prompt.gold
+
+
+def nanochat_task(checkout: Path, model: NanoChat) -> Callable:
+    """A function that runs nanochat's own evaluation of single items on nanochat's own model with `model`'s weights."""
+    sys.path.insert(0, str(checkout))
+    from nanochat.core_eval import evaluate_example
+    from nanochat.gpt import GPT, GPTConfig
+
+    fields = ("sequence_len", "vocab_size", "n_layer", "n_head", "n_kv_head", "n_embd", "window_pattern")
+    theirs = GPT(GPTConfig(**{name: getattr(model.config, name) for name in fields}))
+    theirs.load_state_dict(model.state_dict())
+    theirs.eval().to(model.resid_lambdas.device)
+
+    def run(_, tokenizer: Tokenizer, task: Task, items: Sequence[dict], count: int) -> list[Outcome]:
+        meta = {"task_type": task.kind, "num_fewshot": task.num_fewshot, "continuation_delimiter": task.delimiter}
+        device, encoder = model.resid_lambdas.device, Encoder(tokenizer)
+        return [(None, bool(evaluate_example(n, theirs, encoder, items, device, meta))) for n in range(count)]
+
+    return run
+
+
+class Encoder:
+    """Our tokenizer under the names that nanochat calls."""
+
+    def __init__(self, tokenizer: Tokenizer):
+        self.tokenizer = tokenizer
+
+    def get_bos_token_id(self) -> int:
+        return self.tokenizer.bos
+
+    def __call__(self, texts: list[str], prepend: int) -> list[list[int]]:
+        return [[prepend, *ids] for ids in self.tokenizer.encode_batch(texts, threads=8)]
+
+
+def report(task: Task, name: str, ours: list[Outcome], theirs: list[Outcome]) -> int:
+    differing = 0
+    for index, (one, other) in enumerate(zip(ours, theirs, strict=True)):
+        if one[1] != other[1] or (other[0] is not None and one[0] != other[0]):
+            print(f"  {task.label}, item {index}: ours {one}, {name} {other}")
+            differing += 1
+    return differing
+
+
+if __name__ == "__main__":
+    main()
