@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from xsa.data.conversation import render
 from xsa.data.finetune_packing import ConversationPacking
 from xsa.store.errors import UserError
 
@@ -53,6 +54,42 @@ def test_batches_are_those_of_nanochat(reference):
             assert share == pytest.approx(state["approx_progress"], abs=1e-12)
             assert (number >= steps > 0 or (steps <= 0 and share >= 1)) == state["last_step"]
         assert packer.counts["learned"] == case["supervised"]
+
+
+def test_what_an_assistant_writes_is_learned_and_nothing_else(small_tokenizer):
+    call = [
+        {"type": "text", "text": "let me see"},
+        {"type": "python", "text": "6*7"},
+        {"type": "python_output", "text": "42"},
+        {"type": "text", "text": "it is 42"},
+    ]
+    messages = [
+        {"role": "system", "content": "be brief"},
+        {"role": "user", "content": "how much?"},
+        {"role": "assistant", "content": call},
+        {"role": "user", "content": "sure?"},
+        {"role": "assistant", "content": "yes"},
+    ]
+    packer = ConversationPacking(
+        [{"messages": messages}],
+        lambda conversation: render(small_tokenizer, conversation, max_tokens=None),
+        sequence_len=200,
+        buffer_size=1,
+        bos=small_tokenizer.bos,
+    )
+    inputs, targets = packer.next_batch(1)
+    spoken = ("let me see", "<|python_start|>", "6*7", "<|python_end|>", "it is 42", "<|assistant_end|>")
+    once = [*spoken, "yes", "<|assistant_end|>"]
+    learned = [id for text in once for id in ids_of(small_tokenizer, text)]
+    whole, rest = divmod(int((targets >= 0).sum()), len(learned))
+    assert whole >= 1 and rest == 0, "a conversation is learned whole or, as padding, not at all"
+    assert targets[targets >= 0].tolist() == learned * whole
+    places = np.flatnonzero(targets[0, :-1] >= 0)
+    assert (inputs[0, places + 1] == targets[0, places]).all(), "each target is the token that follows"
+
+
+def ids_of(tokenizer, text):
+    return [tokenizer.special(text)] if text.startswith("<|") else tokenizer.encode(text)
 
 
 def test_overlong_conversations_clog_nanochats_packer_and_none_of_ours():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import get_args
 
 import pytest
 import torch
@@ -12,8 +13,9 @@ from tests.optim.conftest import rates, small_model, train_step
 from xsa.model.nanochat import NanoChat
 from xsa.optim.muon_adamw import MuonAdamW
 from xsa.study.architecture import ModelConfig
+from xsa.study.stages import OptimStage
 
-VERSIONS = ["may2026", "jul2026"]
+VERSIONS = list(get_args(OptimStage.model_fields["version"].annotation))
 TOLERANCE = {"param": 5e-6, "exp_avg": 5e-6, "exp_avg_sq": 5e-6, "muon": 1e-4}  # of a tensor's largest entry
 
 
