@@ -17,11 +17,13 @@ def test_the_stage_writes_every_head_and_the_means_over_them(run_stage, config, 
     )
     frame = pd.read_parquet(folder / "attention.parquet")
     summary = json.loads((folder / "attention.json").read_text())
-    assert list(frame.columns) == ["layer", "head", "measure", "value"]
+    assert list(frame.columns) == ["layer", "head", "measure", "value", "first", "last"]
     assert frame["layer"].dtype == frame["head"].dtype == "int64"
     assert (summary["rows"], summary["tokens"]) == (3, 3 * 31)
+    whole = frame[(frame["first"] == 1) & (frame["last"] == 31)]
+    assert set(whole["measure"]) == set(summary["means"]) == set(frame["measure"])
     for measure, mean in summary["means"].items():
-        assert mean == pytest.approx(frame.loc[frame["measure"] == measure, "value"].mean())
+        assert mean == pytest.approx(whole.loc[whole["measure"] == measure, "value"].mean())
 
 
 def test_more_rows_than_there_are_is_refused_in_a_sentence(run_stage, config, random_model, checkpoint, rows):

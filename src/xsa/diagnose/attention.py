@@ -1,4 +1,4 @@
-"""The stage `attention`: self-alignment and diagonal weight of every layer and head of a checkpoint."""
+"""The stage `attention`: self-alignment of every layer and head of a checkpoint, and where its heads look, by position."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 import pandas as pd
 import torch
 
-from xsa.diagnose.alignment import MEASURES, Alignment, Means
-from xsa.model.nanochat import NanoChat
+from xsa.model.alignment import MEASURES, Value, measure
 from xsa.store.errors import UserError
 from xsa.store.files import write_json
 from xsa.store.job import Job
@@ -21,6 +20,9 @@ from xsa.train.stream import RowStream
 
 def attention(job: Job) -> dict[str, Any]:
     """Read the first `rows` validation rows with the checkpoint; write attention.parquet and attention.json.
+
+    A line of the table is the mean of a measure over positions `first` … `last`; those over all positions from 1 on come
+    with those over ranges of them. The JSON holds the means of the former over layers and heads.
 
     UserError where there are fewer rows than that, or the model's output is not finite.
     """
@@ -35,7 +37,7 @@ def attention(job: Job) -> dict[str, Any]:
         )
     tokens_RT = torch.from_numpy(rows.take(0, settings.rows)[:, :-1])
     values = measure(model, tokens_RT, lambda done, total: job.progress.step(done, total, unit="row"))
-    frame = pd.DataFrame(values, columns=["layer", "head", "measure", "value"])
+    frame = pd.DataFrame(values, columns=Value._fields)
     broken = frame[~frame["value"].map(math.isfinite)]
     if len(broken):
         first = broken.iloc[0]
@@ -44,26 +46,10 @@ def attention(job: Job) -> dict[str, Any]:
             f"{job.input('checkpoint')} holds no usable weights. Look at its log"
         )
     frame.to_parquet(job.out / "attention.parquet", index=False)
-    means = {name: float(frame.loc[frame["measure"] == name, "value"].mean()) for name in MEASURES}
+    whole = frame[(frame["first"] == 1) & (frame["last"] == tokens_RT.size(1) - 1)]
+    means = {name: float(whole.loc[whole["measure"] == name, "value"].mean()) for name in MEASURES}
     write_json(
         job.out / "attention.json",
         {"rows": settings.rows, "tokens": settings.rows * (tokens_RT.size(1) - 1), "means": means},
     )
     return {"rows": settings.rows}
-
-
-@torch.no_grad()
-def measure(model: NanoChat, tokens_RT: torch.Tensor, progress=lambda done, total: None) -> list:
-    """`Alignment.values` of a model over rows of tokens, one row at a time, each read twice.
-
-    The first reading finds the means of y and v, around which `cos_y_v_centred` is taken.
-    """
-    device = model.resid_lambdas.device
-    means = Means()
-    alignment = Alignment(model.config.windows(), means)
-    total = 2 * len(tokens_RT)
-    for number, observer in enumerate((means, alignment)):
-        for row, tokens_T in enumerate(tokens_RT, start=1):
-            model.hidden(tokens_T[None].to(device), observe=observer.observe)
-            progress(number * len(tokens_RT) + row, total)
-    return alignment.values(tokens_RT.size(1))
