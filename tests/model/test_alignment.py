@@ -111,7 +111,7 @@ def test_every_measure_agrees_with_its_definition_in_float64(config, random_mode
 
 def plainly(q, k, v, y, z, window) -> dict:
     """Every measure of one row at every position, (T, H), from whole matrices."""
-    T, heads, K = q.shape
+    T, _, K = q.shape
     distance = torch.arange(T)[:, None] - torch.arange(T)
     outside = (distance < 0) | (distance > window)
     a = (torch.einsum("ihk,jhk->hij", q, k) / K**0.5).masked_fill(outside, -torch.inf).softmax(-1)

@@ -28,7 +28,7 @@ def test_facts_in_blocks_are_those_of_the_whole_softmax(window, block):
     found = softmax_facts(q, k, window, block)
     assert set(found) == set(expected)
     for name, whole in expected.items():
-        torch.testing.assert_close(found[name].double(), whole.transpose(1, 2), atol=2e-6, rtol=1e-5, msg=name)
+        torch.testing.assert_close(found[name].double(), whole.transpose(1, 2), atol=2e-6, rtol=1e-5)
 
 
 def test_even_attention_is_the_hand_calculation():

@@ -21,7 +21,7 @@ def softmax_facts(q_BTHK: Tensor, k_BTGK: Tensor, window: int, block: int = QUER
     """Of every token's attention: weight on itself, weight on the row's first token, entropy in nats; each (B, T, H), float32.
 
     a_ij = exp(s_ij − log Σ_j exp(s_ij)) with s_ij = q_i·k_j/√K over the tokens j with 0 <= i − j <= window, where q and k are
-    those that the softmax sees. The entropy is log Σ_j exp(s_ij) − Σ_j a_ij·s_ij. A first token out of sight has weight 0.
+    those that the softmax sees. The entropy is −Σ_j a_ij·log a_ij. A first token out of sight has weight 0.
     """
     B, T, H, K = q_BTHK.shape
     G = k_BTGK.size(2)
@@ -34,15 +34,13 @@ def softmax_facts(q_BTHK: Tensor, k_BTGK: Tensor, window: int, block: int = QUER
         hidden_QS = ~window_mask(at[start:stop], at[first:stop], window)
         scores_BGRQS = q_BGRTK[..., start:stop, :] @ k_BG1KT[..., first:stop]
         scores_BGRQS.masked_fill_(hidden_QS, -math.inf)
-        total_BGRQ = scores_BGRQS.logsumexp(-1)
-        own_BGRQ = scores_BGRQS.diagonal(offset=start - first, dim1=-2, dim2=-1)
-        facts["diagonal"][..., start:stop] = (own_BGRQ - total_BGRQ).exp()
+        logs_BGRQS = scores_BGRQS.sub_(scores_BGRQS.logsumexp(-1, keepdim=True))
+        facts["diagonal"][..., start:stop] = logs_BGRQS.diagonal(offset=start - first, dim1=-2, dim2=-1).exp()
         if first == 0:
-            facts["first"][..., start:stop] = (scores_BGRQS[..., 0] - total_BGRQ).exp()
-        weights_BGRQS = (scores_BGRQS - total_BGRQ.unsqueeze(-1)).exp_()
-        # where nothing is seen the weight is 0 and the score −∞, whose product is to be 0
-        mean_BGRQ = weights_BGRQS.mul_(scores_BGRQS.masked_fill_(hidden_QS, 0)).sum(-1)
-        facts["entropy"][..., start:stop] = total_BGRQ - mean_BGRQ
+            facts["first"][..., start:stop] = logs_BGRQS[..., 0].exp()
+        weights_BGRQS = logs_BGRQS.exp()
+        # what is hidden has weight 0 and the logarithm −∞; their product is to be 0
+        facts["entropy"][..., start:stop] = -weights_BGRQS.mul_(logs_BGRQS.masked_fill_(hidden_QS, 0)).sum(-1)
     return {name: fact.flatten(1, 2).transpose(1, 2) for name, fact in facts.items()}
 
 
