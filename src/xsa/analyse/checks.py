@@ -14,7 +14,9 @@ _PHASES = ("step", "forward", "backward")
 def overhead_rows(results: Results, grid: Grid) -> list[dict[str, Any]]:
     """One row per shape, arm, mode and phase: ratio of median times to the baseline's, interval, more than noise.
 
-    Cells may share a timing; each is listed once for an arm.
+    Beside it the null (the baseline's second take over its first), seconds added and the least that moving the bytes of the
+    projection takes, tokens/s and, on a GPU, the peak of memory in bytes; None where a timing came without them. Cells may share a timing;
+    each is listed once for an arm.
     """
     rows = []
     for arm, seed, timing in _once(results, grid, "overhead", "overhead.json"):
@@ -31,11 +33,35 @@ def overhead_rows(results: Results, grid: Grid) -> list[dict[str, Any]]:
                         "lo": lo,
                         "hi": hi,
                         "exceeds_noise": found["exceeds_noise"],
+                        **_beside(timing, mode, phase),
                         "device": timing["device"],
                         "result": arm.cells[seed].results["overhead"],
                     }
                 )
     return rows
+
+
+def _beside(timing: dict[str, Any], mode: str, phase: str) -> dict[str, float | None]:
+    """What a ratio of times is to be read beside; timings of an earlier form lack some of it."""
+    found = timing["ratio"][mode][phase]
+    null = timing.get("null", {}).get(mode, {}).get(phase, {})
+    null_lo, null_hi = null.get("interval", (None, None))
+    baseline, traffic = found.get("baseline_seconds"), timing.get("traffic", {})
+    speed = timing["tokens_per_second"][mode] if phase == "step" else {}
+    peaks = (timing.get("peak_bytes") or {}).get(mode) or {}
+    return {
+        "null_ratio": null.get("ratio"),
+        "null_lo": null_lo,
+        "null_hi": null_hi,
+        "added_seconds": None if baseline is None else baseline * (found["ratio"] - 1),
+        "least_seconds": traffic.get("seconds", {}).get(phase),
+        "bytes": traffic.get("bytes", {}).get(phase),
+        "bytes_per_second": traffic.get("bytes_per_second"),
+        "baseline_tokens_per_second": speed.get("baseline"),
+        "arm_tokens_per_second": speed.get("xsa"),
+        "baseline_peak_bytes": peaks.get("baseline", {}).get(phase),
+        "arm_peak_bytes": peaks.get("xsa", {}).get(phase),
+    }
 
 
 def equivalence_rows(results: Results, grid: Grid) -> list[dict[str, Any]]:

@@ -1,20 +1,20 @@
 """The stage `overhead`: what the exclusive projection costs in time, measured so that drift of the machine cancels.
 
-Two models that differ in alpha alone take training steps in turn (A B, B A, …) on random tokens. Each repetition gives the
-time of the forward pass, of the backward pass and of the whole step with its optimizer update.
+Two models that differ in alpha alone take training steps in turn on random tokens, the baseline twice in each round
+(A B A', A' B A, …): what its second take differs by from its first is the null that the other arm is held against. Each
+take gives the time of the forward pass, of the backward pass and of the whole step with its optimizer update.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 
+from xsa.diagnose.traffic import copy_speed, mark, moved_bytes, seconds
 from xsa.diagnose.weights import fill_zeros
 from xsa.model.nanochat import NanoChat
 from xsa.optim.muon_adamw import MuonAdamW
@@ -27,6 +27,7 @@ from xsa.train.compiling import compiler_fault, loss_sum
 from xsa.train.loop import use_threads
 
 ARMS = ("baseline", "xsa")
+AGAIN = "again"  # the baseline's second take
 PHASES = ("step", "forward", "backward")
 CONFIDENCE, RESAMPLES, SEED = 0.95, 10_000, 0
 # Rates do not change the time of an update, and the multiplier of 0 keeps the weights where they are.
@@ -57,6 +58,7 @@ def overhead(job: Job) -> dict[str, Any]:
             modes.append("compiled")
         else:
             job.progress.say(f"torch.compile does not work on this machine ({why}); only eager steps are timed")
+    traffic = _traffic(settings, device)
     frames, peaks = [], {}
     for number, mode in enumerate(modes):
         frame, peaks[mode] = _time_mode(job, settings, mode, device, number, len(modes))
@@ -64,14 +66,23 @@ def overhead(job: Job) -> dict[str, Any]:
     times = pd.concat(frames, ignore_index=True)[["arm", "mode", "phase", "repetition", "seconds"]]
     times.to_parquet(job.out / "overhead.parquet", index=False)
     tokens = settings.batch_rows * settings.model.sequence_len
-    write_json(job.out / "overhead.json", summarise(times, tokens) | {"device": _name(device)})
+    measured = {"device": _name(device), "peak_bytes": peaks, "traffic": traffic}
+    write_json(job.out / "overhead.json", summarise(times, tokens) | measured)
     return {"compiled": "compiled" in modes, "why": why, "peak_bytes": peaks}
+
+
+def _traffic(settings: OverheadStage, device: torch.device) -> dict[str, Any]:
+    """`bytes` that the projection must move by phase, `bytes_per_second` of a copy here, and the least `seconds` by phase."""
+    moved = moved_bytes(settings.model, settings.batch_rows, as_dtype(settings.dtype).itemsize)
+    moved |= {"step": sum(moved.values())}
+    speed = copy_speed(device)
+    return {"bytes": moved, "bytes_per_second": speed, "seconds": {phase: moved[phase] / speed for phase in PHASES}}
 
 
 def _time_mode(
     job: Job, settings: OverheadStage, mode: str, device: torch.device, number: int, modes: int
-) -> tuple[pd.DataFrame, dict[str, int] | None]:
-    """Times of both arms in one mode, the `number`-th of `modes`; and on a GPU the peak of memory a step takes, in bytes."""
+) -> tuple[pd.DataFrame, dict[str, dict[str, int]] | None]:
+    """Times in one mode, the `number`-th of `modes`; and on a GPU, by arm and phase, the peak of bytes beyond those held before."""
     rounds = settings.warmup + settings.repetitions
 
     def progress(done: int) -> None:
@@ -79,9 +90,8 @@ def _time_mode(
 
     try:
         arms = {arm: _Arm(settings, arm, mode == "compiled", device, job.progress.say) for arm in ARMS}
-        frame = interleave(
-            {arm: one.time for arm, one in arms.items()}, settings.repetitions, settings.warmup, progress
-        )
+        takes = {arm: one.time for arm, one in arms.items()} | {AGAIN: arms["baseline"].time}
+        frame = interleave(takes, settings.repetitions, settings.warmup, progress)
     except torch.OutOfMemoryError:
         raise UserError(
             f"two models and a step of {settings.batch_rows} rows do not fit into the memory of {device}; "
@@ -98,9 +108,10 @@ def interleave(
     warmup: int,
     progress: Callable[[int], None] = lambda done: None,
 ) -> pd.DataFrame:
-    """Call the timers of all arms in turn, in reverse order every other time; columns arm, phase, repetition, seconds.
+    """Call the timers of all arms in turn, in reverse order every other round; columns arm, phase, repetition, seconds.
 
-    The first `warmup` rounds are not kept.
+    The first `warmup` rounds are not kept. Of an odd number of arms the middle one stands at the mean time of the others, and
+    of an even one over two rounds, so that steady drift of the machine cancels.
     """
     records = []
     for round_ in range(warmup + repetitions):
@@ -115,14 +126,26 @@ def interleave(
 
 
 def summarise(times: pd.DataFrame, tokens: int) -> dict[str, Any]:
-    """`ratio` of each mode and phase with its interval, and `tokens_per_second` of each mode and arm (median step)."""
+    """`ratio` of each mode and phase with its interval, and `tokens_per_second` of each mode and arm (median step).
+
+    `null` is the ratio of the baseline's second take to its first. `exceeds_noise`: the interval excludes 1, and the ratio is
+    farther from 1 than the null's interval reaches.
+    """
     ratios: dict[str, dict] = {}
+    nulls: dict[str, dict] = {}
     speed: dict[str, dict] = {}
     for mode, timed in times.groupby("mode", sort=True):
         table = timed.pivot(index="repetition", columns=["phase", "arm"], values="seconds")
-        ratios[mode] = {phase: ratio_of_medians(*(table[phase][arm].to_numpy() for arm in ARMS)) for phase in PHASES}
+        ratios[mode], nulls[mode] = {}, {}
+        for phase in PHASES:
+            baseline, arm, again = (table[phase][name].to_numpy() for name in (*ARMS, AGAIN))
+            found, null = ratio_of_medians(baseline, arm), ratio_of_medians(baseline, again)
+            reach = max(abs(end - 1) for end in null["interval"])
+            beyond = found["excludes_one"] and abs(found["ratio"] - 1) > reach
+            told = {"exceeds_noise": beyond, "baseline_seconds": float(np.median(baseline))}
+            ratios[mode][phase], nulls[mode][phase] = found | told, null
         speed[mode] = {arm: tokens / float(table["step"][arm].median()) for arm in ARMS}
-    return {"ratio": ratios, "tokens_per_second": speed}
+    return {"ratio": ratios, "null": nulls, "tokens_per_second": speed}
 
 
 def ratio_of_medians(baseline: np.ndarray, arm: np.ndarray) -> dict[str, Any]:
@@ -136,7 +159,7 @@ def ratio_of_medians(baseline: np.ndarray, arm: np.ndarray) -> dict[str, Any]:
     ratios = np.median(arm[drawn], axis=1) / np.median(baseline[drawn], axis=1)
     lo, hi = (float(end) for end in np.quantile(ratios, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]))
     ratio = float(np.median(arm) / np.median(baseline))
-    return {"ratio": ratio, "interval": [lo, hi], "exceeds_noise": not lo <= 1 <= hi}
+    return {"ratio": ratio, "interval": [lo, hi], "excludes_one": not lo <= 1 <= hi}
 
 
 class _Arm:
@@ -144,7 +167,7 @@ class _Arm:
 
     def __init__(self, settings: OverheadStage, arm: str, compiled: bool, device: torch.device, say):
         config = settings.model if arm == "xsa" else settings.model.model_copy(update={"alpha": 0.0})
-        self.device, self.peak = device, 0
+        self.device, self.peak = device, dict.fromkeys(PHASES, 0)
         self.model = NanoChat(config, dtype=as_dtype(settings.dtype)).to(device)
         self.model.init_weights(SEED)
         fill_zeros(self.model, SEED)
@@ -158,31 +181,31 @@ class _Arm:
 
     def time(self) -> dict[str, float]:
         """One training step; seconds by phase."""
-        if self.device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(self.device)
-            held = torch.cuda.memory_allocated(self.device)
-        mark = _cuda_mark if self.device.type == "cuda" else time.perf_counter
-        marks = [mark()]
+        marks = [self._begin()]
         loss = self.loss(self.tokens_BT, self.targets_BT) / self.targets_BT.numel()
-        marks.append(mark())
+        marks.append(self._end("forward"))
         loss.backward()
-        marks.append(mark())
+        marks.append(self._end("backward"))
         self.optimizer.step()
-        marks.append(mark())
+        marks.append(self._end("step"))
         self.optimizer.zero_grad()
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-            self.peak = max(self.peak, torch.cuda.max_memory_allocated(self.device) - held)
-            between = [a.elapsed_time(b) / 1000 for a, b in pairwise(marks)]
-        else:
-            between = [b - a for a, b in pairwise(marks)]
+        between = seconds(marks, self.device)
         return {"step": sum(between), "forward": between[0], "backward": between[1]}
 
+    def _begin(self) -> Any:
+        if self.device.type == "cuda":
+            self._held = torch.cuda.memory_allocated(self.device)
+            torch.cuda.reset_peak_memory_stats(self.device)
+        return mark(self.device)
 
-def _cuda_mark() -> torch.cuda.Event:
-    event = torch.cuda.Event(enable_timing=True)
-    event.record()
-    return event
+    def _end(self, phase: str) -> Any:
+        """The mark that ends a phase; the host knows the peak of memory by then, for it hands memory out in advance."""
+        if self.device.type == "cuda":
+            peak = torch.cuda.max_memory_allocated(self.device) - self._held
+            torch.cuda.reset_peak_memory_stats(self.device)
+            for name in {phase, "step"}:
+                self.peak[name] = max(self.peak[name], peak)
+        return mark(self.device)
 
 
 def _name(device: torch.device) -> str:

@@ -228,10 +228,10 @@ def _chatcore(costs: Costs, recipe: dict, settings: dict) -> Cost:
 
 
 def _overhead(costs: Costs, recipe: dict, settings: dict) -> Cost:
-    """Both arms; a repetition times a whole step, and forward and backward beside it."""
+    """A repetition takes a training step of the arm and two of the baseline."""
     model, modes = costs.model(recipe), 2 if settings["compile"] else 1
-    rounds = 2 * 2 * modes * (settings["repetitions"] + settings["warmup"])
-    tokens = rounds * settings["batch_rows"] * model.sequence_len
+    steps = 3 * modes * (settings["repetitions"] + settings["warmup"])
+    tokens = steps * settings["batch_rows"] * model.sequence_len
     return Cost(tokens, tokens * flops_per_token(model), 20e3)
 
 
