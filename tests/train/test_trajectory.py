@@ -101,6 +101,7 @@ def trained(told, reference):
     count = told.arguments["eval_tokens"] // told.model_config["sequence_len"]
     shards = sorted((reference("tokenizer") / "corpus").glob("*.parquet"))[-1:]
     rows_RT = np.array(list(itertools.islice(packed(told, shards, tokenizer), count)), dtype=np.int64)
+    torch.set_num_threads(1)  # as `one_thread` does, which comes after
     runs = {}
     for alpha, losses in strengths(told.losses["random_init"]).items():
         trainer, steps = build(told, alpha, "random_init")
