@@ -170,3 +170,15 @@ def test_a_disk_that_refuses_the_checkpoint_is_a_sentence_and_leaves_no_result(p
     with pytest.raises(UserError, match="is full"):
         run(job)
     assert not job.out.exists()
+
+
+def test_diagnostics_along_training_survive_a_kill(pretraining, run):
+    how = {"attention_steps": (0, 3, 5), "attention_rows": 1}
+    undisturbed = run(pretraining("undisturbed", **how))
+    job = pretraining("killed", save_minutes=1e-9, **how)
+    job.progress.at = kill_at(4)
+    with pytest.raises(Killed):
+        run(job)
+    again = run(pretraining("killed", save_minutes=1e-9, **how))
+    assert same(again, undisturbed)
+    assert (again / "alignment.parquet").read_bytes() == (undisturbed / "alignment.parquet").read_bytes()

@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from xsa.data.rows import Rows
+from xsa.model.alignment import MEASURES, measure, over_heads
 from xsa.store.errors import UserError
 from xsa.store.files import sha256_file
 from xsa.study.settings import RunSettings
@@ -158,3 +159,20 @@ def test_an_operation_without_a_deterministic_kernel_is_a_sentence():
     with pytest.raises(UserError, match=r"^put_ does not .*; set run\.deterministic: false"), deterministic(True):
         torch.zeros(3).put_(torch.tensor([0]), torch.ones(1))
     assert torch.are_deterministic_algorithms_enabled() == before
+
+
+def test_diagnostics_along_training_are_taken_where_asked_and_change_no_bit(pretraining, run):
+    plain = run(pretraining("plain"))
+    job = pretraining("watched", attention_steps=(0, 2, 6), attention_rows=2)
+    watched = run(job)
+    for name in ("model.safetensors", "optimizer.safetensors", "log.parquet", "validation.parquet"):
+        assert sha256_file(watched / name) == sha256_file(plain / name), name
+    assert not (plain / "alignment.parquet").exists()
+    found = pq.read_table(watched / "alignment.parquet").to_pandas()
+    layers = job.settings.model.n_layer
+    assert list(found["step"].unique()) == [0, 2, 6] and list(found["tokens"].unique()) == [0, 256, 768]
+    assert len(found) == 3 * layers * len(MEASURES)
+    assert (found["lowest"] <= found["mean"]).all() and (found["mean"] <= found["highest"]).all()
+    model, rows = load_model(watched, "cpu", "float32"), Rows([pretraining.inputs["validation"] / "rows.arrow"])
+    last = over_heads(measure(model, torch.from_numpy(rows.slice(0, 2)[:, :-1].astype("int64"))))
+    assert found[found["step"] == 6]["mean"].tolist() == pytest.approx([row["mean"] for row in last], abs=1e-6)

@@ -10,7 +10,7 @@ K channels.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -120,6 +120,25 @@ def measure(
         model.hidden(tokens_T[None].to(device), observe=alignment.observe)
         progress(row, len(tokens_RT))
     return alignment.values()
+
+
+def over_heads(values: list[Value]) -> list[dict[str, Any]]:
+    """Per layer and measure over all positions: mean, least and greatest over the heads."""
+    last = max(value.last for value in values)
+    heads: dict[tuple[int, str], list[float]] = {}
+    for value in values:
+        if (value.first, value.last) == (1, last):
+            heads.setdefault((value.layer, value.measure), []).append(value.value)
+    return [
+        {
+            "layer": layer,
+            "measure": measure,
+            "mean": sum(found) / len(found),
+            "lowest": min(found),
+            "highest": max(found),
+        }
+        for (layer, measure), found in heads.items()
+    ]
 
 
 def cosine(a: Tensor, b: Tensor) -> Tensor:

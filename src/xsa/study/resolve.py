@@ -88,7 +88,12 @@ class Resolved:
             validation_every=self.cell.validation.every,
             validation_rows=self.cell.validation.rows,
             tokens_per_shard=self.cell.data.tokens_per_shard,
+            attention_steps=(steps := self._attention_steps()),
+            attention_rows=self.cell.attention.rows if steps else 0,
         )
+
+    def _attention_steps(self) -> tuple[int, ...]:
+        return tuple(sorted({step for step in self.cell.attention.steps if step <= self.horizon.steps}))
 
     def finetune(self) -> FinetuneStage:
         settings = self.cell.finetune

@@ -133,7 +133,9 @@ class FinetuneSettings(Settings):
     )
     steps: int | None = Field(None, ge=1, description="null for one epoch of the mixture")
     batch_tokens: int | None = Field(None, ge=1, description="tokens a step; null for pretraining's")
-    lr_fraction: float = Field(0.8, gt=0, description="first rates as a fraction of the recipe's, which no batch scales here")
+    lr_fraction: float = Field(
+        0.8, gt=0, description="first rates as a fraction of the recipe's, which no batch scales here"
+    )
     buffer_size: int = Field(100, ge=1, description="conversations the packer chooses from")
     overlong: Literal["truncate", "drop"] = Field("truncate", description="conversations longer than a row")
 
@@ -197,6 +199,11 @@ class ChatcoreSettings(Settings):
 
 class AttentionSettings(Settings):
     rows: int = Field(16, ge=1, description="validation rows that the diagnostics read")
+    steps: tuple[Annotated[int, Field(ge=0)], ...] = added(
+        (),
+        description="training steps after which they are taken too, 0 for the first weights; pretraining takes them, so this "
+        "is part of what identifies it. Steps beyond a cell's horizon are left out",
+    )
 
 
 class OverheadSettings(Settings):

@@ -92,6 +92,9 @@ class PretrainStage(Settings):
     validation_every: int
     validation_rows: int
     tokens_per_shard: int  # stated by the dataset; with it the number of shards follows
+    # The attention diagnostics along training, on as many validation rows; they change no weight.
+    attention_steps: tuple[int, ...] = added(())
+    attention_rows: int = added(0)
 
 
 class ImportedStage(Settings):
@@ -165,7 +168,8 @@ class EquivalenceStage(Settings):
 
 
 class AnalyseStage(Settings):
-    """What a study's tables and figures are made of. `cells` says which result belongs to which point of the grid."""
+    """What a study's tables and figures are made of. `cells` says which result belongs to which point of the grid, `lacking` which
+    results of which cells are not there yet, where it is the analysis of a study that is half done."""
 
     study: str
     title: str
@@ -173,6 +177,7 @@ class AnalyseStage(Settings):
     factors: dict[str, tuple]
     baseline: dict
     cells: tuple[dict, ...]
+    lacking: tuple[dict, ...] = added(())
 
 
 class ReportStage(Settings):

@@ -1,5 +1,7 @@
 """What a training run writes down: one line a step, one line a look at the validation rows, and how long steps took.
 
+Where the attention diagnostics are asked for along training, theirs too: a line a layer and measure of each such step.
+
 Losses are raw means over the whole global batch, and tokens are those seen after the update; smoothing is left to
 whoever draws a figure. Times live in a table of their own, for they differ from run to run and the log must not.
 """
@@ -20,26 +22,41 @@ SCHEMAS = {
     ),
     "validation": pa.schema([("step", _I64), ("tokens", _I64), ("bpb", _F64)]),
     "timing": pa.schema([("step", _I64), ("seconds", _F64)]),
+    "alignment": pa.schema(
+        [("step", _I64), ("tokens", _I64), ("layer", _I64), ("measure", pa.string())]
+        + [(name, _F64) for name in ("mean", "lowest", "highest")]  # over heads
+    ),
 }
+SELDOM = ("alignment",)  # tables that are no file while they are empty
 
 
 @dataclass
 class Log:
-    """The three tables of a run, as lists of rows in step order."""
+    """The tables of a run, as lists of rows in step order."""
 
     log: list[dict] = field(default_factory=list)
     validation: list[dict] = field(default_factory=list)
     timing: list[dict] = field(default_factory=list)
+    alignment: list[dict] = field(default_factory=list)
 
     def write(self, folder: Path) -> None:
-        """`log.parquet`, `validation.parquet` and `timing.parquet` in `folder`; equal rows give equal bytes."""
+        """`log.parquet`, `validation.parquet`, `timing.parquet`, and `alignment.parquet` where it has rows; equal rows give equal bytes."""
         for name, schema in SCHEMAS.items():
-            pq.write_table(pa.Table.from_pylist(getattr(self, name), schema=schema), folder / f"{name}.parquet")
+            rows = getattr(self, name)
+            if rows or name not in SELDOM:
+                pq.write_table(pa.Table.from_pylist(rows, schema=schema), folder / f"{name}.parquet")
 
     @classmethod
     def read(cls, folder: Path) -> Log:
         """The tables that `write` left in `folder`."""
-        return cls(**{name: pq.read_table(folder / f"{name}.parquet").to_pylist() for name in SCHEMAS})
+        paths = {name: folder / f"{name}.parquet" for name in SCHEMAS}
+        return cls(
+            **{
+                name: pq.read_table(path).to_pylist()
+                for name, path in paths.items()
+                if name not in SELDOM or path.exists()
+            }
+        )
 
     def median_seconds(self) -> float:
         """Median time of a step; half the steps were quicker. Compilation and saved states hardly move it."""

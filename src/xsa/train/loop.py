@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
 
+from xsa.model.alignment import Value, over_heads
 from xsa.store.errors import UserError
 from xsa.store.job import Job
 from xsa.train.checkpoint import CheckpointConfig, write_checkpoint
@@ -19,13 +20,27 @@ from xsa.train.step import NotFiniteError, Trainer, Update
 from xsa.train.stream import STREAM_START, chain
 
 Look = Callable[[], float]
+Align = Callable[[], list[Value]]
 
 
 class Run:
-    """One training run of `steps` updates, with a look (bits per byte) after every `every` of them and at the end."""
+    """One training run of `steps` updates, with a look (bits per byte) after every `every` of them and at the end.
 
-    def __init__(self, job: Job, trainer: Trainer, steps: int, every: int, look: Look | None):
+    After the steps `align_at` the attention diagnostics are taken by `align`, on the first rank alone.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        trainer: Trainer,
+        steps: int,
+        every: int,
+        look: Look | None,
+        align: Align | None = None,
+        align_at: Collection[int] = (),
+    ):
         self.job, self.trainer, self.steps, self.every, self.look = job, trainer, steps, every, look
+        self.align, self.align_at = align, align_at
         self.ranks = trainer.ranks
         self.progress = job.progress
         self.states = States(job.state, self.progress.say)
@@ -47,6 +62,7 @@ class Run:
         with interruption(self.job.run.save_minutes) as watch:
             while self.position.step < self.steps:
                 self._look_when_due()
+                self._align_when_due()
                 self._step()
                 self._save_or_stop(watch)
 
@@ -55,6 +71,7 @@ class Run:
         trainer, out = self.trainer, self.job.out
         write_checkpoint(out, trainer.model, trainer.optimizer, config(self))
         self._look()
+        self._align_when_due()
         if self.ranks.first:
             self.position.log.write(out)
 
@@ -122,6 +139,13 @@ class Run:
             raise UserError(f"validation after step {step} gives {bpb} bits per byte; {self.states.where()}")
         taken.append({"step": step, "tokens": self.tokens, "bpb": bpb})
         self.progress.say(f"validation after step {step:,}: {bpb:.5f} bits per byte")
+
+    def _align_when_due(self) -> None:
+        taken, step = self.position.log.alignment, self.position.step
+        if step not in self.align_at or not self.ranks.first or (taken and taken[-1]["step"] == step):
+            return
+        taken += [{"step": step, "tokens": self.tokens} | row for row in over_heads(self.align())]
+        self.progress.say(f"attention diagnostics after step {step:,} taken")
 
     def _save_or_stop(self, watch: Interruption) -> None:
         """Save when it is time, after the last step, and when asked to stop; all ranks decide alike."""

@@ -6,13 +6,17 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from xsa.data.rows import Rows
 from xsa.data.tokenizer import Tokenizer
+from xsa.model.alignment import Value, measure
 from xsa.model.nanochat import NanoChat
 from xsa.optim.muon_adamw import MuonAdamW
 from xsa.optim.schedule import lr_multiplier, momentum, weight_decay
 from xsa.store.errors import UserError
 from xsa.store.job import Job
+from xsa.study.result import without_added_defaults
 from xsa.study.stages import PretrainStage
 from xsa.train.checkpoint import CheckpointConfig, as_dtype
 from xsa.train.compiling import loss_sum
@@ -57,7 +61,12 @@ def pretrain(job: Job) -> dict[str, Any]:
         def bpb() -> float:
             return row_losses(model, look[:, :-1], look[:, 1:], tokenizer.token_bytes, size, group).bpb
 
-        run = Run(job, trainer, settings.steps, settings.validation_every, bpb)
+        def align() -> list[Value]:
+            return measure(model, torch.from_numpy(validation.take(0, settings.attention_rows)[:, :-1]))
+
+        run = Run(
+            job, trainer, settings.steps, settings.validation_every, bpb, align=align, align_at=settings.attention_steps
+        )
         run.train()
         run.finish(lambda run: _config(run, settings, tokenizer))
         return {**run.notes(), **how, "validation_rows": len(look)}
@@ -109,6 +118,6 @@ def _config(run: Run, settings: PretrainStage, tokenizer: Tokenizer) -> Checkpoi
         step=run.position.step,
         tokens=run.tokens,
         vocab_sha256=tokenizer.sha256,
-        training=settings.model_dump(mode="json"),
+        training=without_added_defaults(settings),
         data_stream_sha256=run.position.stream,
     )
