@@ -234,6 +234,7 @@ def _summary(
         "environment": environment(results),
         "missing": missing(grid),
         "not_taken": not_taken(grid),
+        "lacking": list(settings.lacking),
         "uncompared": [{"shape": arm.shape, "arm": arm.label} for arm in grid.uncompared()],
         "method": {"smoothing": SMOOTHING, "confidence": CONFIDENCE, "resamples": RESAMPLES},
         "figures": [figure.name for figure in figures],

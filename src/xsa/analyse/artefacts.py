@@ -14,7 +14,7 @@ from xsa.analyse.arms import Grid
 from xsa.analyse.curves import Gap, loss_gap, other_convention, smooth
 from xsa.analyse.results import Results
 
-FIRST, LAST = 0.02, 0.25  # the part of the steps that counts as early; before it the loss of an untrained model falls
+FIRST, LAST = 0.05, 0.25  # the part of the steps that counts as early; before it the loss of an untrained model falls
 
 
 def artefact_rows(results: Results, grid: Grid) -> list[dict[str, Any]]:

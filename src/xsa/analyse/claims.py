@@ -17,7 +17,7 @@ def claim_rows(claims: Claims, summary: Row) -> list[Row]:
 
     verdict, why:            one of `verdicts.VERDICTS`, and the reason in half a sentence;
     value, lo, hi:           what was measured (unit, and what it is called in `what`) and its interval, over seeds where n counts those;
-    item_lo, item_hi:        the interval over items, where there is one;
+    item_lo, both_lo, …:     the intervals over items, and over seeds and items together, where there are such;
     n, n_of:                 how many seeds, runs or checks it rests on;
     published, ratio:        the paper's change, and the measured one as a part of it;
     published_inside:        whether the interval over seeds holds the published change;
@@ -37,7 +37,23 @@ def claim_rows(claims: Claims, summary: Row) -> list[Row]:
 
 
 _NONE = (
-    *("shape", "arm", "what", "unit", "value", "lo", "hi", "item_lo", "item_hi", "n", "n_of", "published", "ratio"),
+    *(
+        "shape",
+        "arm",
+        "what",
+        "unit",
+        "value",
+        "lo",
+        "hi",
+        "item_lo",
+        "item_hi",
+        "both_lo",
+        "both_hi",
+        "n",
+        "n_of",
+        "published",
+        "ratio",
+    ),
     *(
         "published_inside",
         "outside_here",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from xsa.analyse.evidence import SECTIONS, Evidence, Row, change_of, interval, told_change
+from xsa.analyse.evidence import SECTIONS, Evidence, Row, change_of, told_change
 from xsa.analyse.metrics import METRICS
-from xsa.analyse.statistics import CONFIDENCE, ROUNDING, paired_t
+from xsa.analyse.statistics import CONFIDENCE, paired_t, seeds_needed
 from xsa.analyse.verdicts import (
     NOT_TESTED,
     Change,
@@ -17,7 +18,6 @@ from xsa.analyse.verdicts import (
     outside_measured_noise,
     outside_stated_noise,
     paired_change,
-    seeds_needed,
 )
 from xsa.study.claims import ContrastClaim, DifferenceClaim, NoChangeClaim, Noise, NotUniversalClaim, Published
 
@@ -113,16 +113,7 @@ def not_universal(claim: NotUniversalClaim, evidence: Evidence) -> list[Row]:
     if not found:
         return [base | {"verdict": NOT_TESTED, "why": "none of its metrics was measured in a pair of cells"}]
     confidence = 1 - (1 - CONFIDENCE) / len(found)
-    changes = [
-        Change(
-            row["delta"],
-            paired_t(row["seed_deltas"], confidence),
-            interval(row, "item"),
-            row["n_seeds"],
-            row["verdict"] == ROUNDING,
-        )
-        for row, _ in found
-    ]
+    changes = [replace(change_of(row), seeds=paired_t(row["seed_deltas"], confidence)) for row, _ in found]
     judged = judge_not_universal(changes, [-1 if row["better"] == "lower" else 1 for row, _ in found])
     seeds = min(change.n for change in changes)
     return [base | {"verdict": judged.verdict, "why": judged.why, "n": seeds, "n_of": "seed"}]

@@ -68,16 +68,16 @@ def place(row: Row) -> tuple[str, str]:
 
 
 def interval(row: Row, kind: str) -> Interval | None:
-    """A row's interval over `seed` or `item`; None where there is none."""
-    lo, hi = row[f"{kind}_lo"], row[f"{kind}_hi"]
+    """A row's interval over `seed`, `item` or, in `total`, both; None where there is none."""
+    lo, hi = row.get(f"{kind}_lo"), row.get(f"{kind}_hi")
     return None if lo is None or hi is None else Interval(lo, hi)
 
 
 def change_of(row: Row) -> Change:
     """The change that a row of `metrics` tells of."""
-    return Change(
-        row["delta"], interval(row, "seed"), interval(row, "item"), row["n_seeds"], row["verdict"] == ROUNDING
-    )
+    rounding = row["verdict"] == ROUNDING
+    seeds, items, both = (interval(row, kind) for kind in ("seed", "item", "total"))
+    return Change(row["delta"], seeds, items, row["n_seeds"], rounding, both)
 
 
 def told_change(judged: Judged, change: Change) -> Row:
@@ -87,4 +87,6 @@ def told_change(judged: Judged, change: Change) -> Row:
         found |= {"lo": change.seeds.lo, "hi": change.seeds.hi}
     if change.items is not None:
         found |= {"item_lo": change.items.lo, "item_hi": change.items.hi}
+    if change.both is not None:
+        found |= {"both_lo": change.both.lo, "both_hi": change.both.hi}
     return found

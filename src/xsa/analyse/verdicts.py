@@ -1,7 +1,7 @@
 """The rules by which a claim is judged: each a pure function of what was measured, and each with its false alarms known.
 
-A verdict of *reproduced* about a difference needs every interval there is, over seeds and over items, to leave out zero on the claimed
-side. The interval over seeds alone does so in 2.5 % of studies where there is no effect (95 %, two-sided), so no claim with a
+A verdict of *reproduced* about a difference needs every interval there is, over seeds, over items and over both, to leave out zero on
+the claimed side. The interval over seeds alone does so in 2.5 % of studies where there is no effect (95 %, two-sided), so no claim with a
 direction is falsely called reproduced more often than that. `docs/claims.md` tells the rules to readers.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import nctdtr, stdtrit
+from scipy.special import stdtrit
 
 from xsa.analyse.statistics import CONFIDENCE, Interval
 
@@ -27,6 +27,7 @@ NORMAL = 1.959964  # the 97.5th percentile of the standard normal
 class Change:
     """A measured difference with its intervals (None: there is none) and its number of paired seeds.
 
+    both: over seeds and items together, where each alone leaves the other's noise out.
     `rounding` says that no seed's difference is more than the rounding of floats (`statistics.at_rounding`).
     """
 
@@ -35,10 +36,12 @@ class Change:
     items: Interval | None
     n: int
     rounding: bool = False
+    both: Interval | None = None
 
     @property
     def intervals(self) -> list[Interval]:
-        return [one for one in (self.seeds, self.items) if one is not None]
+        """Those that there are."""
+        return [one for one in (self.seeds, self.items, self.both) if one is not None]
 
     def side(self) -> int:
         """−1 or 1 where every interval lies below or above zero, else 0."""
@@ -72,11 +75,7 @@ def judge_difference(change: Change, direction: str, size: tuple[float, float] |
         return Judged(CANNOT_TELL, "one seed has no spread to hold the difference against")
     side = change.side()
     if not side:
-        held = "seeds" if not change.seeds.excludes(0) else "items"
-        if change.items is not None and not change.seeds.excludes(0) and not change.items.excludes(0):
-            held = "seeds and that over items"
-        opposed = change.items is not None and change.seeds.excludes(0) and change.items.excludes(0)
-        return Judged(INSIDE_NOISE, "seeds and items disagree" if opposed else f"the interval over {held} holds zero")
+        return Judged(INSIDE_NOISE, _held(change))
     if direction != "either" and side != _SIGN[direction]:
         return Judged(NOT_REPRODUCED, f"the difference is outside noise and {'lower' if side < 0 else 'higher'}")
     if size and (change.seeds.hi < size[0] or change.seeds.lo > size[1]):
@@ -85,6 +84,17 @@ def judge_difference(change: Change, direction: str, size: tuple[float, float] |
             NOT_REPRODUCED, f"the direction is the claimed one, the size is {'larger' if beyond else 'smaller'}"
         )
     return Judged(REPRODUCED, "every interval leaves out zero on the claimed side")
+
+
+def _held(change: Change) -> str:
+    """Which interval holds zero."""
+    names = {"over seeds": change.seeds, "over items": change.items, "over both together": change.both}
+    holding = [name for name, one in names.items() if one is not None and not one.excludes(0)]
+    if not holding:
+        return "the intervals over seeds and over items lie on two sides of zero"
+    if len(holding) == 1:
+        return f"the interval {holding[0]} holds zero"
+    return "the intervals over seeds and over items hold zero"
 
 
 def judge_no_change(change: Change, tolerance: float) -> Judged:
@@ -184,32 +194,6 @@ def outside_measured_noise(published: float, difference_sd: float, n: int) -> bo
 def outside_stated_noise(published: float, sd: float) -> bool:
     """The same by a standard deviation of one score that others measured; a difference of two varies √2 times as much."""
     return abs(published) > NORMAL * math.sqrt(2) * sd
-
-
-def seeds_needed(difference: float, sd: float, power: float = 0.8, most: int = 10_000) -> int | None:
-    """The least number of paired seeds that show `difference` with this power: Student's t of paired differences of standard deviation `sd`.
-
-    None where even `most` would not do. Source: power of the t test by the noncentral t distribution (Student 1908; Cohen 1988, ch. 2).
-    """
-    if not difference:
-        return None
-    low, high = 1, 2
-    while _power(difference, sd, high) < power:
-        if high >= most:
-            return None
-        low, high = high, min(2 * high, most)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if _power(difference, sd, middle) >= power else (middle, high)
-    return high
-
-
-def _power(difference: float, sd: float, n: int) -> float:
-    """How often n paired seeds put the interval beyond zero on the difference's own side."""
-    if not sd:
-        return 1.0
-    critical = float(stdtrit(n - 1, 0.5 + CONFIDENCE / 2))
-    return 1 - float(nctdtr(n - 1, abs(difference) / sd * math.sqrt(n), critical))
 
 
 def paired_change(differences: Sequence[float], interval: Interval | None) -> Change:

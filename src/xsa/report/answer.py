@@ -33,8 +33,13 @@ def answer(summary: dict[str, Any]) -> list[str]:
     else:
         sentences += [_moved([group]) for group in tests]
     sentences += [_alignment(summary), _tally(summary["metrics"]), _overhead(summary)]
-    sentences += [_steadiness(summary), _streams(summary), _seeds(summary)]
+    sentences += [*warnings(summary), _seeds(summary)]
     return [sentence for sentence in sentences if sentence]
+
+
+def warnings(summary: dict[str, Any]) -> list[str]:
+    """Sentences without which no number of the page is to be read."""
+    return [sentence for sentence in (_steadiness(summary), _streams(summary)) if sentence]
 
 
 def improved(row: dict[str, Any]) -> bool | None:

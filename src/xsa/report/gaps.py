@@ -22,6 +22,8 @@ STAGES = {
     "equivalence": "the equivalence at α = 0",
 }
 
+_NAMED = 6  # cells told by name; more are counted
+
 
 def gaps(analysis: Analysis, cells: list[dict[str, Any]]) -> list[str]:
     """Sentences, one a gap; `cells` as `provenance.cells` gives them."""
@@ -35,13 +37,17 @@ def gaps(analysis: Analysis, cells: list[dict[str, Any]]) -> list[str]:
         found.append(
             f"More seeds: {counted(counts[0], 'paired seed')} in some comparison give a wide interval over seeds."
         )
-    if summary["not_taken"]:
-        found.append(f"Not measured in this study: {listed([stage_name(stage) for stage in summary['not_taken']])}.")
-    by_stage: dict[str, list[str]] = {}
-    for gap in summary["missing"]:
-        by_stage.setdefault(gap["stage"], []).append(gap["cell"])
-    for stage, names in by_stage.items():
-        found.append(f"Measured in other cells, not here: {stage_name(stage)} of {listed(names)}.")
+    lacking = _by_stage(summary.get("lacking", []))
+    for stage, names in lacking.items():
+        told = listed(names) if len(names) <= _NAMED else counted(len(names), "cell")
+        found.append(f"Not there yet: {stage_name(stage)} of {told}.")
+    not_taken = [stage for stage in summary["not_taken"] if stage not in lacking]
+    if not_taken:
+        found.append(f"Not measured in this study: {listed([stage_name(stage) for stage in not_taken])}.")
+    for stage, names in _by_stage(summary["missing"]).items():
+        left = [name for name in names if name not in lacking.get(stage, [])]
+        if left:
+            found.append(f"Measured in other cells, not here: {stage_name(stage)} of {listed(left)}.")
     for arm in summary["uncompared"]:
         found.append(f"{arm['shape']}, {arm['arm']}: has no baseline to be held against.")
     if any(stream["equal"] is None for stream in summary["streams"]):
@@ -55,6 +61,13 @@ def gaps(analysis: Analysis, cells: list[dict[str, Any]]) -> list[str]:
     if not any(row["mode"] == "compiled" for row in summary["overhead"]) and summary["overhead"]:
         found.append("Overhead of compiled steps: only eager ones were timed, which cost more.")
     return found
+
+
+def _by_stage(gaps: list[dict[str, str]]) -> dict[str, list[str]]:
+    cells: dict[str, list[str]] = {}
+    for gap in gaps:
+        cells.setdefault(gap["stage"], []).append(gap["cell"])
+    return cells
 
 
 def stage_name(stage: str) -> str:

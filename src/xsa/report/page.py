@@ -12,14 +12,17 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 from markupsafe import Markup
 
 from xsa.report import numbers, provenance
-from xsa.report.answer import answer, seed_counts, treatment
+from xsa.report.answer import answer, seed_counts, treatment, warnings
+from xsa.report.citation import cited
 from xsa.report.comparisons import BESIDE, MAIN, MECHANISM, metric_tables, task_tables
 from xsa.report.forecasts import forecasts
 from xsa.report.gaps import gaps, stage_name
 from xsa.report.reading import Analysis
 from xsa.report.svg import inline_svg
+from xsa.report.verdicts import tally, verdict_files
 from xsa.report.whisker import HEIGHT, WIDTH
 from xsa.store.errors import UserError
+from xsa.study.stages import ReportStage
 
 TEMPLATE, STYLE, SCRIPT = "template.html.j2", "style.css", "script.js"
 # The colours that figures are drawn in, and the style sheet's names for them.
@@ -33,22 +36,38 @@ COLOURS = {
     "#e69f00": "var(--arm-5)",
     "#56b4e9": "var(--arm-6)",
 }
+# The order of the page. Those in `_ASKED_FOR` stand where a study has what they tell.
 SECTIONS = (
-    ("asked", "What was asked"),
-    ("results", "Results"),
+    ("verdicts", "Verdicts"),
+    ("words", "In words"),
+    ("claims", "Results by claim"),
+    ("results", "All changes"),
     ("loss", "Loss curves"),
     ("mechanism", "Mechanism"),
     ("overhead", "Overhead"),
     ("equivalence", "Equivalence at α = 0"),
+    ("asked", "What this run was"),
     ("cells", "Cells"),
-    ("provenance", "Provenance"),
+    ("provenance", "What it was made of"),
+    ("deviations", "What deviates from the paper"),
     ("missing", "What is missing"),
+    ("cite", "How to cite"),
     ("again", "How to run it again"),
     ("notes", "Notes"),
 )
-# Which figures stand in which section, in order; a figure that is not named stands at the end of the results.
+_ASKED_FOR = {
+    "verdicts": lambda settings: settings.claims,
+    "words": lambda settings: settings.claims,
+    "claims": lambda settings: settings.claims,
+    "deviations": lambda settings: settings.deviations,
+    "cite": lambda settings: settings.citation,
+}
+# Which figures stand in which section, in order; a figure that is not named stands at the end of the results. The headline figure
+# stands before the claims, or, where there are none, among the results.
+_HEADLINE = ("differences",)
 _PLACES = {
-    "results": ("differences", "core_tasks", "chatcore_tasks"),
+    "words": _HEADLINE,
+    "results": ("core_tasks", "chatcore_tasks"),
     "loss": ("loss", "loss_difference", "validation_bpb", "conventions"),
     "mechanism": ("alignment", "diagonal"),
     "overhead": ("overhead",),
@@ -74,8 +93,11 @@ _FILTERS = [
 ]
 
 
-def render(analysis: Analysis, templates: Path) -> str:
-    """The HTML of a study's page, from the templates, style sheet and script in `templates`."""
+def render(analysis: Analysis, templates: Path, settings: ReportStage, rows: list[dict[str, Any]]) -> str:
+    """The HTML of a study's page, from the templates, style sheet and script in `templates`.
+
+    settings: what the page is told besides the analysis; `rows`: its claims as `verdicts.judged` gives them.
+    """
     environment = Environment(
         loader=FileSystemLoader(templates),
         autoescape=True,
@@ -87,7 +109,7 @@ def render(analysis: Analysis, templates: Path) -> str:
     style, script = (_embedded(templates / name) for name in (STYLE, SCRIPT))
     try:
         return environment.get_template(TEMPLATE).render(
-            context(analysis), style=style, script=script, script_hash=_hash(script)
+            context(analysis, settings, rows), style=style, script=script, script_hash=_hash(script)
         )
     except TemplateError as error:
         raise UserError(f"{_place(error, templates)}: the page's template failed ({error}); mend it there") from error
@@ -101,14 +123,19 @@ def _place(error: TemplateError, templates: Path) -> str:
     return f"{file}, line {line}"
 
 
-def context(analysis: Analysis) -> dict[str, Any]:
+def context(analysis: Analysis, settings: ReportStage, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Everything that the templates may name."""
     summary = analysis.summary
     cells = provenance.cells(analysis)
     return {
         "s": summary,
-        "sections": SECTIONS,
+        "sections": [one for one in SECTIONS if _ASKED_FOR.get(one[0], lambda settings: True)(settings)],
         "answer": [numbers.unbroken(sentence) for sentence in answer(summary)],
+        "tally": tally(rows),
+        "warnings": warnings(summary),
+        "verdict_files": verdict_files(settings.claims, rows, cells),
+        "deviations": settings.deviations,
+        "citation": cited(settings.citation),
         "run_dates": provenance.run_dates(analysis),
         "treatment": treatment(summary),
         "made_up": analysis.made_up,
@@ -129,23 +156,25 @@ def context(analysis: Analysis) -> dict[str, Any]:
         "cells": cells,
         "forecasts": forecasts(analysis),
         "cell_metrics": [metric for metric in MAIN if any(cell.get(metric) is not None for cell in cells)],
-        "figures": _figures(analysis),
+        "figures": _figures(analysis, bool(rows)),
         "analysis": analysis.folder.resolve().name,
         "gaps": gaps(analysis, cells),
+        "lacking": len(summary.get("lacking", [])),
         "adopted": summary.get("adopted", []),
         "n_imported": sum("imported" in cell["results"] for cell in cells),
         "whisker_size": (WIDTH, HEIGHT),
     }
 
 
-def _figures(analysis: Analysis) -> dict[str, list[dict[str, Any]]]:
-    """The figures of each section, drawn for the page and numbered through it."""
+def _figures(analysis: Analysis, held: bool) -> dict[str, list[dict[str, Any]]]:
+    """The figures of each section, drawn for the page and numbered through it; `held`: against claims."""
     drawn = {figure["name"]: figure for figure in analysis.figures}
-    named = {name for names in _PLACES.values() for name in names}
+    wanted = dict(_PLACES) if held else _PLACES | {"words": (), "results": (*_HEADLINE, *_PLACES["results"])}
+    named = {name for names in wanted.values() for name in names}
     rest = tuple(name for name in drawn if name not in named)
     places: dict[str, list[dict[str, Any]]] = {}
     number = 0
-    for section, names in _PLACES.items():
+    for section, names in wanted.items():
         places[section] = []
         for name in (*names, *rest) if section == "results" else names:
             if name in drawn:

@@ -7,11 +7,14 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from xsa.analyse.tables import write_table
 from xsa.report.page import TEMPLATE, render
 from xsa.report.reading import read_analysis
+from xsa.report.verdicts import COLUMNS, judged
 from xsa.store.errors import UserError
 from xsa.store.files import write_text
 from xsa.store.job import Job
+from xsa.study.stages import ReportStage
 
 PAGE = "report.html"
 _BESIDE = ("tables", "figures")
@@ -19,19 +22,27 @@ _BESIDE = ("tables", "figures")
 
 def report(job: Job) -> dict[str, Any]:
     """Write report.html, tables/ and figures/ of the analysis `analyse` into `job.out`."""
-    page = write_report(job.input("analyse"), job.out)
+    page = write_report(job.input("analyse"), job.out, job.settings)
     job.progress.say(f"page of {page.stat().st_size / 1e6:.1f} MB")
     return {"bytes": page.stat().st_size}
 
 
-def write_report(analysis: Path, study_folder: Path, templates: Path | None = None) -> Path:
+def write_report(
+    analysis: Path, study_folder: Path, settings: ReportStage | None = None, templates: Path | None = None
+) -> Path:
     """Write the page of the analysed study in `analysis` to `study_folder`/report.html; return that path.
 
-    The tables and figures are copied beside it first; each file appears whole or not at all, the page last. Records of
+    settings: the claims that it is held against, its deviations and how to cite it; None for a page without.
+    The verdicts lie in tables/claims.csv and .tex. The tables and figures are copied beside it first; each file appears whole or not at all, the page last. Records of
     the study's other results are looked for in the results folder that `analysis` lies in; where one is missing, the
     page says so.
     """
-    page = render(read_analysis(analysis), templates or find_templates())
+    read = read_analysis(analysis)
+    settings = settings or ReportStage(study=read.summary["study"], templates_sha256="")
+    rows = judged(settings.claims, read.summary)
+    page = render(read, templates or find_templates(), settings, rows)
+    if rows:
+        write_table(study_folder / "tables", "claims", rows, COLUMNS)
     for folder in _BESIDE:
         for path in sorted((analysis / folder).glob("*")):
             _copy(path, study_folder / folder / path.name)

@@ -21,6 +21,7 @@ class Whisker:
     seeds: tuple[float, float] | None
     items: tuple[float, float] | None
     cut: tuple[bool, bool] = (False, False)  # whether the bar over seeds goes on to the left, to the right
+    mark: float | None = None  # the published change
 
 
 def scale_of(rows: list[dict[str, Any]]) -> float:
@@ -39,13 +40,15 @@ def scale_of(rows: list[dict[str, Any]]) -> float:
 def whisker(row: dict[str, Any], scale: float) -> Whisker:
     """Place a change on an axis from −scale to scale."""
 
-    def at(value: float) -> float:
-        return round(WIDTH / 2 + min(max(value / scale, -1.0), 1.0) * (WIDTH / 2 - _MARGIN), 1)
-
     def ends(kind: str) -> tuple[float, float] | None:
         lo, hi = row[f"{kind}_lo"], row[f"{kind}_hi"]
-        return None if lo is None or hi is None else (at(lo), at(hi))
+        return None if lo is None or hi is None else (position(lo, scale), position(hi, scale))
 
     lo, hi = row["seed_lo"], row["seed_hi"]
     cut = (lo is not None and lo < -scale, hi is not None and hi > scale)
-    return Whisker(at(0.0), at(row["delta"]), ends("seed"), ends("item"), cut)
+    return Whisker(position(0.0, scale), position(row["delta"], scale), ends("seed"), ends("item"), cut)
+
+
+def position(value: float, scale: float) -> float:
+    """Where a value lies in the drawing; beyond the scale, at its end."""
+    return round(WIDTH / 2 + min(max(value / scale, -1.0), 1.0) * (WIDTH / 2 - _MARGIN), 1)

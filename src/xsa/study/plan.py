@@ -35,6 +35,7 @@ class Cell:
     factors: dict[str, Any]
     settings: CellSettings
     results: dict[str, Result]
+    trained: dict[str, Any] | None = None  # settings of the training, where its result is not among `results`
 
     @property
     def checkpoint(self) -> Result:
@@ -53,8 +54,8 @@ class Plan:
         self._memo: dict[Any, Any] = {}
         self._torch = self._torch_wanted()
         self.cells = self._cells()
-        self.analyse = self._analyse()
-        self.report = self._report()
+        self.analyse = self.analysis_of(self.cells)
+        self.report = self.report_of(self.analyse)
         self.hashes.save()
 
     # --- the grid ---
@@ -264,9 +265,10 @@ class Plan:
             self.results[stage, result.key] = result
         return result
 
-    def _analyse(self) -> Result:
+    def analysis_of(self, cells: list[Cell], lacking: tuple[dict[str, str], ...] = ()) -> Result:
+        """The analysis of these cells' results; `lacking` says which results of the study are not among them."""
         inputs: dict[str, dict[str, Result]] = {}
-        for cell in self.cells:
+        for cell in cells:
             for stage, result in cell.results.items():
                 inputs.setdefault(stage, {})[result.key] = result
         study = self.study
@@ -276,13 +278,15 @@ class Plan:
             question=study.question,
             factors={path: tuple(each_once(cell.factors[path] for cell in self.cells)) for path in study.factors},
             baseline=self.loaded.baseline,
-            cells=tuple(self._cell_facts(cell) for cell in self.cells),
+            cells=tuple(self._cell_facts(cell) for cell in cells),
+            lacking=lacking,
         )
         return self._result(
             "analyse", study.name, settings, **{name: list(found.values()) for name, found in inputs.items()}
         )
 
-    def _report(self) -> Result:
+    def report_of(self, analyse: Result) -> Result:
+        """The page of an analysis."""
         templates = self.hashes.folder_sha256(self.loaded.root / "report", "the report's templates")
         settings = ReportStage(
             study=self.study.name,
@@ -291,7 +295,7 @@ class Plan:
             deviations=tuple(one.model_dump(mode="json") for one in self.study.deviations),
             citation=read_citation(self.loaded.root),
         )
-        return self._result("report", self.study.name, settings, analyse=self.analyse)
+        return self._result("report", self.study.name, settings, analyse=analyse)
 
     def _cell_facts(self, cell: Cell) -> dict[str, Any]:
         return {
@@ -299,7 +303,7 @@ class Plan:
             "shape": cell.shape,
             "factors": dict(cell.factors),
             "data": cell.settings.data.kind,
-            "settings": cell.checkpoint.recipe["settings"],
+            "settings": cell.trained or cell.checkpoint.recipe["settings"],
             "results": {stage: result.key for stage, result in cell.results.items()},
         }
 
