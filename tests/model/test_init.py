@@ -56,6 +56,18 @@ def test_distributions_are_nanochats():
         assert value.min().item() == pytest.approx(expected["min"], **loose), name
 
 
+@needs_reference
+def test_lambdas_of_every_depth_are_nanochats():
+    scaling = json.loads((ROOT / "scaling" / "scaling.json").read_text())
+    for entry in [entry for group in scaling.values() if isinstance(group, list) for entry in group]:
+        if "resid_lambdas_init" in entry:
+            depth = entry.get("depth", len(entry["resid_lambdas_init"]))
+            model = filled_with_nan(small_config(n_layer=depth, n_embd=24, n_head=2, n_kv_head=1), dtype=torch.float64)
+            model.init_weights(0)
+            assert model.resid_lambdas.tolist() == pytest.approx(entry["resid_lambdas_init"], rel=1e-7)
+            assert model.x0_lambdas.tolist() == pytest.approx(entry["x0_lambdas_init"], rel=1e-7)
+
+
 def test_the_seed_decides_and_nothing_else_does():
     one, two, other = (NanoChat(small_config()) for _ in range(3))
     one.init_weights(3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
@@ -17,23 +18,29 @@ from xsa.study.settings import HorizonSettings, OptimSettings
 EXACT = {"rel": 1e-12, "abs": 0}
 
 
+def arguments(entry: dict, defaults: dict) -> dict:
+    """nanochat's arguments in a case: its defaults, and those that the case names with their numbers."""
+    named = re.findall(r"(\w+) ([\d.]+(?:e\d+)?)", entry.get("case", ""))
+    return defaults | {name: type(defaults[name])(float(value)) for name, value in named if name in defaults}
+
+
 @pytest.fixture
 def published(reference):
     """(entry, config, horizon) of every case in the reference numbers, under the arguments that it names."""
     scaling = json.loads((reference("scaling") / "scaling.json").read_text())
-    defaults = scaling["base_train_defaults"]
-    optim = OptimSettings(**{name: defaults[name] for name in OptimSettings.model_fields if name in defaults})
     cases = []
     for entry in [entry for group in ("default_depths", "paper_shapes", "other") for entry in scaling[group]]:
-        case = entry.get("case", "")
+        told = arguments(entry, scaling["base_train_defaults"])
+        optim = OptimSettings(**{name: told[name] for name in OptimSettings.model_fields if name in told})
+        config, steps = config_of(entry), None
+        if told["target_flops"] > 0:
+            steps = round(told["target_flops"] / (flops_per_token(config) * entry["total_batch_size"]))
         settings = HorizonSettings(
             ratio=entry["target_param_data_ratio"],
-            steps=entry["num_iterations"] if "target_flops" in case else None,
+            steps=steps,
             batch_tokens=None if entry["predicted_batch_size"] else entry["total_batch_size"],
         )
-        head_dim = entry["head_dim"] if "head_dim" in case else defaults["head_dim"]
-        anchor = reference_model(entry["vocab_size"], defaults["aspect_ratio"], head_dim)
-        config = config_of(entry)
+        anchor = reference_model(entry["vocab_size"], told["aspect_ratio"], told["head_dim"])
         cases.append((entry, config, horizon(config, settings, optim, anchor)))
     return cases
 
