@@ -159,3 +159,43 @@ def test_a_change_at_float_rounding_is_called_that_and_equal_accuracies_of_other
 def test_the_noise_of_a_change_is_told_by_the_paired_differences(study):
     row = by_metric(study, "d12")["bpb"]
     assert row["difference_sd"] == pytest.approx(np.std(row["seed_deltas"], ddof=1))
+
+
+def test_seeds_and_items_noise_stand_apart_and_together(study):
+    for shape in study.grid.shapes:
+        rows = by_metric(study, shape)
+        for name in ("bpb", "core", "chatcore"):
+            row = rows[name]
+            assert row["seed_se"] == pytest.approx(row["difference_sd"] / math.sqrt(3))
+            assert row["total_se"] >= row["seed_se"]
+            assert row["total_se"] ** 2 <= row["seed_se"] ** 2 + row["item_se"] ** 2
+            assert row["total_lo"] < row["delta"] < row["total_hi"]
+        assert rows["train_loss"]["item_se"] is rows["train_loss"]["total_lo"] is None
+        # the bootstrap of blocks and the formula of its variance see one noise: a 95 % interval is about 3.92 errors wide
+        assert (rows["bpb"]["item_hi"] - rows["bpb"]["item_lo"]) / rows["bpb"]["item_se"] == pytest.approx(4, abs=0.4)
+
+
+def test_rows_say_what_their_seeds_can_show(study):
+    row = by_metric(study, "d12")["bpb"]
+    assert 2 <= row["seeds_needed"] <= 5
+    assert 0 < row["smallest_seen"] < 30 * row["difference_sd"]
+    assert row["bootstrap_lo"] is None  # three seeds are too few to resample
+
+
+def test_a_task_is_tested_by_its_discordant_answers_and_corrected_for_its_suite(study):
+    rows = [row for row in task_rows(study.results, study.grid) if row["suite"] == "core" and row["shape"] == "d12"]
+    for row in rows:
+        assert row["arm_only"] - row["baseline_only"] == round(row["delta"] * row["items"] * 3)
+        assert row["mcnemar_p"] <= row["holm_p"] <= min(1, len(rows) * row["mcnemar_p"]) + 1e-12
+        assert row["holm_p"] < 0.05 or row["verdict"] == INSIDE
+    assert min(row["holm_p"] for row in rows) == pytest.approx(
+        min(1, len(rows) * min(row["mcnemar_p"] for row in rows))
+    )
+
+
+def test_one_seed_that_differs_beyond_chance_on_a_task_cannot_tell(small):
+    found = small()
+    rewrite(found.study.inputs["core"][1], "items.parquet", lambda items: items.assign(correct=True))
+    rows = [row for row in task_rows(found.results, found.grid) if row["suite"] == "core"]
+    assert {row["verdict"] for row in rows} == {UNKNOWN}
+    assert all(row["holm_p"] < 1e-4 and row["baseline_only"] == 0 for row in rows)

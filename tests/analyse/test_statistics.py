@@ -7,6 +7,7 @@ import pytest
 import scipy.stats
 
 from xsa.analyse.statistics import (
+    FEWEST_TO_RESAMPLE,
     INSIDE,
     OUTSIDE,
     ROUNDING,
@@ -15,7 +16,6 @@ from xsa.analyse.statistics import (
     at_rounding,
     bootstrap_mean,
     bootstrap_means,
-    centred_mean_error,
     deviations_to_show,
     mean_error,
     paired_items,
@@ -23,7 +23,9 @@ from xsa.analyse.statistics import (
     paired_t,
     percentile_interval,
     pooled_sd,
-    proportion_error,
+    power,
+    seeds_needed,
+    smallest_seen,
     verdict,
 )
 
@@ -45,7 +47,6 @@ def test_paired_t_of_two_seeds_is_the_hand_calculation():
 def test_one_seed_has_no_interval():
     assert paired_t([0.3]) is None
     assert paired_t([]) is None
-    assert bootstrap_mean([0.3]) is None
 
 
 def test_pooled_sd_is_the_hand_calculation():
@@ -56,15 +57,9 @@ def test_pooled_sd_is_the_hand_calculation():
     assert pooled_sd([[1.0], [2.0]]) == (None, 0)
 
 
-def test_standard_errors_agree_with_scipy_and_the_binomial():
+def test_the_standard_error_of_a_mean_agrees_with_scipy():
     values = [0.1, 0.4, 0.2, 0.9]
     assert mean_error(values) == pytest.approx(scipy.stats.sem(values))
-    assert proportion_error(0.25, 300) == pytest.approx(scipy.stats.binom(300, 0.25).std() / 300)
-
-
-def test_the_centred_mean_divides_each_error_by_what_is_left_above_chance():
-    # two tasks: 0.03/(1-0.25) = 0.04 and 0.03; sqrt(0.04² + 0.03²)/2 = 0.025
-    assert centred_mean_error([0.03, 0.03], [0.25, 0.0]) == pytest.approx(0.025)
 
 
 def test_bootstrap_means_of_ties_have_the_law_of_drawing_one_by_one():
@@ -74,13 +69,25 @@ def test_bootstrap_means_of_ties_have_the_law_of_drawing_one_by_one():
     assert means.std() == pytest.approx(values.std() / 10, rel=0.02)
 
 
-def test_bootstrap_mean_agrees_with_scipy():
+def test_percentiles_of_bootstrap_means_agree_with_scipy():
     values = np.random.default_rng(2).exponential(size=80)
     expected = scipy.stats.bootstrap(
         (values,), np.mean, n_resamples=20_000, method="percentile", rng=np.random.default_rng(3)
     ).confidence_interval
-    found = bootstrap_mean(values, resamples=20_000)
+    found = percentile_interval(bootstrap_means(values, 20_000, np.random.default_rng(2)))
     assert (found.lo, found.hi) == pytest.approx((expected.low, expected.high), abs=0.01)
+
+
+def test_resampling_few_seeds_gives_no_interval():
+    values = np.random.default_rng(3).normal(size=FEWEST_TO_RESAMPLE)
+    assert bootstrap_mean(values[1:]) is None
+    assert bootstrap_mean(values) is not None
+
+
+def test_an_expanded_interval_of_normal_values_is_nearly_students():
+    values = np.random.default_rng(4).normal(size=12)
+    expected, found = paired_t(values), bootstrap_mean(values)
+    assert (found.hi - found.lo) / (expected.hi - expected.lo) == pytest.approx(1, abs=0.08)
 
 
 def test_percentile_interval_leaves_equal_tails():
@@ -104,7 +111,8 @@ def test_paired_items_have_the_width_of_the_normal_approximation():
     rng = np.random.default_rng(5)
     tasks = [rng.choice([-1.0, 0.0, 1.0], p=[0.1, 0.8, 0.1], size=n) for n in (400, 900)]
     baselines = [0.25, 0.5]
-    error = centred_mean_error([task.std() / math.sqrt(task.size) for task in tasks], baselines)
+    scaled = [mean_error(task) / (1 - baseline) for task, baseline in zip(tasks, baselines, strict=True)]
+    error = math.hypot(*scaled) / 2
     found = paired_items(tasks, baselines)
     assert (found.hi - found.lo) / 2 == pytest.approx(1.96 * error, rel=0.05)
     assert paired_items([np.array([])], [0.0]) is None
@@ -132,20 +140,6 @@ def test_blocks_widen_the_interval_of_rows_that_resemble_their_neighbours():
     assert 1.8 < (blocks.hi - blocks.lo) / (single.hi - single.lo) < 3.0
 
 
-def test_intervals_cover_the_truth_about_as_often_as_they_say():
-    """300 made-up studies of 4 seeds and of two tasks; 95 % intervals, so 285 ± 4 (one sd) should hold the truth."""
-    rng = np.random.default_rng(8)
-    studies, seeds, items = 300, 0, 0
-    for _ in range(studies):
-        found = paired_t(rng.normal(0.2, 1.0, size=4))
-        seeds += not found.excludes(0.2)
-        tasks = [rng.choice([-1.0, 0.0, 1.0], p=[0.05, 0.75, 0.2], size=n) for n in (150, 300)]
-        found = paired_items(tasks, [0.25, 0.0], resamples=600)
-        items += not found.excludes(0.15 * (1 / 0.75 + 1) / 2)
-    assert 270 <= seeds <= 298
-    assert 270 <= items <= 298
-
-
 @pytest.mark.parametrize(
     ("seeds", "items", "expected"),
     [
@@ -161,6 +155,39 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say():
 )
 def test_a_difference_is_outside_noise_only_when_every_interval_excludes_zero(seeds, items, expected):
     assert verdict(seeds, items) == expected
+
+
+def test_where_seeds_and_items_alone_are_too_narrow_both_together_decide():
+    apart = (Interval(0.1, 0.9), Interval(0.1, 0.9))
+    assert verdict(*apart, together=Interval(-0.05, 1.05)) == INSIDE
+    assert verdict(*apart, together=Interval(0.01, 0.99)) == OUTSIDE
+
+
+@pytest.mark.parametrize(("difference", "seeds"), [(0.5, 34), (1.0, 10), (2.0, 5)])
+def test_seeds_needed_are_those_of_the_tables_of_paired_t_tests(difference, seeds):
+    """G*Power 3 and Cohen's tables for two-sided 5 % and power 0.8."""
+    assert seeds_needed(difference, 1.0) == seeds
+    assert power(difference, 1.0, seeds - 1) < 0.8 <= power(difference, 1.0, seeds)
+
+
+def test_power_is_the_area_of_the_noncentral_t():
+    bound, law = scipy.stats.t.ppf(0.975, 5), scipy.stats.nct(5, 1.2 * math.sqrt(6))
+    assert power(1.2, 1.0, 6) == pytest.approx(law.sf(bound) + law.cdf(-bound), abs=1e-5)
+    assert power(0.0, 1.0, 6) == pytest.approx(0.05, abs=1e-5)
+
+
+def test_items_that_seeds_cannot_lessen_ask_for_more_seeds_or_for_what_no_number_of_seeds_gives():
+    assert seeds_needed(0.5, 1.0, fixed_error=0.1) > 34
+    assert seeds_needed(0.5, 1.0, fixed_error=0.3) is None  # 0.5 is less than 2.8 standard errors of the items
+    assert seeds_needed(0.001, 1.0) is None
+    assert seeds_needed(0.0, 1.0) is None
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 10])
+def test_the_smallest_change_seen_needs_just_these_seeds(seeds):
+    least = smallest_seen(0.3, seeds)
+    assert power(least, 0.3, seeds) == pytest.approx(0.8, abs=1e-3)
+    assert seeds_needed(1.001 * least, 0.3) == seeds
 
 
 def test_a_difference_at_rounding_is_judged_by_no_interval():

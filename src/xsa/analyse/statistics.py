@@ -1,8 +1,9 @@
 """Intervals and errors for differences between arms.
 
-An arm's number varies for two reasons that no single interval covers: another seed trains another model, and another
-draw of test items (or validation rows) gives the same model another score. So a difference gets two intervals, one
-over paired seeds and one over paired items, and counts as more than noise only where neither holds zero.
+An arm's number varies for two reasons: another seed trains another model, and another draw of test items (or validation
+rows) gives the same model another score. So a difference gets an interval over paired seeds, one over paired items, and one
+over both together (`xsa.analyse.variance`), and counts as more than noise only where none of them holds zero.
+`docs/statistics.md` says which answers which question; `benchmarks/coverage.py` how often each holds the truth.
 
 Everything is NumPy on whole arrays and seeded: the same data give the same interval.
 """
@@ -14,9 +15,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtrit
+from scipy.special import chdtri, ndtr, stdtrit
 
 CONFIDENCE = 0.95
+POWER = 0.8
+MOST_SEEDS = 1000
+FEWEST_TO_RESAMPLE = 10  # values whose resampling tells an interval; with fewer it holds the truth too seldom
 RESAMPLES = 10_000
 SEED = 20260705
 OUTSIDE, INSIDE, UNKNOWN = "outside noise", "inside noise", "one seed: cannot tell"
@@ -24,6 +28,8 @@ ROUNDING = "no difference beyond rounding"
 # Metrics are of order one and computed in float32, whose steps are 1.2e-7 of a number; sums of many lose another digit.
 RESOLUTION = 1e-6
 _LEAST_SIZE = 0.1
+_SMALL = 1e-12  # stands for no spread
+_SHARES = 4000  # of the law of an estimated variance, for a power right to 1e-5
 _CHUNK = 4_000_000  # random numbers held at once, so that memory stays bounded
 
 
@@ -70,23 +76,23 @@ def mean_error(values: Sequence[float]) -> float:
     return float(array.std(ddof=1)) / math.sqrt(array.size)
 
 
-def proportion_error(accuracy: float, items: int) -> float:
-    """Standard error of an accuracy over `items` independent items, √(p(1−p)/n) (binomial)."""
-    return math.sqrt(accuracy * (1 - accuracy) / items)
+def percentile_interval(
+    replicates: np.ndarray, confidence: float = CONFIDENCE, draws: int | None = None, centre: float | None = None
+) -> Interval:
+    """The middle `confidence` of bootstrap replicates; with `draws`, the number of values resampled, expanded for so few.
 
+    Resampling n values has the spread √((n−1)/n)·s/√n and normal tails where a mean of n has s/√n and those of Student's t.
+    Expansion mends both: distances from `centre`, the value of the sample itself, times √(n/(n−1)), and the tail that Student's
+    quantile with n − 1 degrees of freedom cuts off a normal.
 
-def centred_mean_error(errors: Sequence[float], baselines: Sequence[float]) -> float:
-    """Standard error of the mean over tasks of (accuracy − b)/(1 − b), the tasks' items being independent."""
-    scaled = np.asarray(errors, dtype=np.float64) / (1 - np.asarray(baselines, dtype=np.float64))
-    return float(np.sqrt((scaled**2).sum())) / scaled.size
-
-
-def percentile_interval(replicates: np.ndarray, confidence: float = CONFIDENCE) -> Interval:
-    """The middle `confidence` of bootstrap replicates.
-
-    Source: Efron and Tibshirani, "An Introduction to the Bootstrap" (1993), ch. 13.
+    Source: Efron and Tibshirani, "An Introduction to the Bootstrap" (1993), ch. 13; the expansion: Hesterberg, "What Teachers
+    Should Know About the Bootstrap", The American Statistician 69 (2015), section 4.
     """
     tail = (1 - confidence) / 2
+    if draws is not None:
+        assert draws > 1 and centre is not None, "an expanded interval needs two values and its centre"
+        tail = float(ndtr(stdtrit(draws - 1, tail)))
+        replicates = centre + (replicates - centre) * math.sqrt(draws / (draws - 1))
     lo, hi = np.quantile(replicates, [tail, 1 - tail])
     return Interval(float(lo), float(hi))
 
@@ -110,11 +116,16 @@ def bootstrap_means(values: np.ndarray, resamples: int, rng: np.random.Generator
 def bootstrap_mean(
     values: Sequence[float], confidence: float = CONFIDENCE, resamples: int = RESAMPLES, seed: int = SEED
 ) -> Interval | None:
-    """Percentile interval of a mean under resampling of its values; None for fewer than two values."""
+    """Expanded percentile interval of a mean under resampling of its values, such as paired differences, one a seed.
+
+    None below FEWEST_TO_RESAMPLE values: of three there are ten different resamples, and the middle 95 % of those holds the
+    mean of a normal in about three studies of four (`benchmarks/coverage.py`). There `paired_t` is the interval to read.
+    """
     array = np.asarray(values, dtype=np.float64)
-    if array.size < 2:
+    if array.size < FEWEST_TO_RESAMPLE:
         return None
-    return percentile_interval(bootstrap_means(array, resamples, np.random.default_rng(seed)), confidence)
+    means = bootstrap_means(array, resamples, np.random.default_rng(seed))
+    return percentile_interval(means, confidence, array.size, float(array.mean()))
 
 
 def paired_items(
@@ -138,7 +149,9 @@ def paired_items(
     rng = np.random.default_rng(seed)
     total = np.zeros(resamples)
     for array, baseline in zip(differences, baselines, strict=True):
-        total += bootstrap_means(array, resamples, rng) / (1 - baseline)
+        means, centre, size = bootstrap_means(array, resamples, rng), float(np.mean(array)), len(array)
+        # resampling n items has (n − 1)/n of the variance of drawing n
+        total += (centre + (means - centre) * math.sqrt(size / max(size - 1, 1))) / (1 - baseline)
     return percentile_interval(total / len(differences), confidence)
 
 
@@ -164,8 +177,8 @@ def paired_rows(
     assert rows == len(weights), "a weight for each row"
     if rows < 2:
         return None
-    block = min(math.ceil(rows ** (1 / 3)) if block is None else block, rows)
-    tops, bottoms = _circular_sums(differences, block), _circular_sums(weights, block)
+    block = block_length(rows) if block is None else min(block, rows)
+    tops, bottoms = circular_sums(differences, block), circular_sums(weights, block)
     rng = np.random.default_rng(seed)
     draws = math.ceil(rows / block)
     ratios = np.empty(resamples)
@@ -174,14 +187,21 @@ def paired_rows(
         stop = min(start + step, resamples)
         starts = rng.integers(0, rows, size=(stop - start, draws))
         ratios[start:stop] = tops[starts].sum(axis=1) / bottoms[starts].sum(axis=1)
-    return percentile_interval(ratios, confidence)
+    centre = float(np.sum(differences) / np.sum(weights))
+    return percentile_interval(ratios, confidence, max(rows // block, 2), centre)
 
 
-def _circular_sums(values: np.ndarray, block: int) -> np.ndarray:
-    """Sum of `block` neighbours from each start on, round the end."""
+def block_length(rows: int) -> int:
+    """Rows in a block, ⌈n^(1/3)⌉: the rate of Hall, Horowitz and Jing, Biometrika 82 (1995)."""
+    return min(math.ceil(round(rows ** (1 / 3), 9)), rows)
+
+
+def circular_sums(values: np.ndarray, block: int) -> np.ndarray:
+    """Sum of `block` neighbours along the last axis from each start on, round the end."""
     array = np.asarray(values, dtype=np.float64)
-    sums = np.concatenate([[0.0], np.cumsum(np.concatenate([array, array[: block - 1]]))])
-    return sums[block:] - sums[:-block]
+    around = np.concatenate([np.zeros((*array.shape[:-1], 1)), array, array[..., : block - 1]], axis=-1)
+    sums = np.cumsum(around, axis=-1)
+    return sums[..., block:] - sums[..., :-block]
 
 
 def at_rounding(differences: Sequence[float], baseline: float) -> bool:
@@ -199,17 +219,72 @@ def deviations_to_show(seeds: int, confidence: float = CONFIDENCE) -> float:
     return float(stdtrit(seeds - 1, 0.5 + confidence / 2)) / math.sqrt(seeds)
 
 
-def verdict(seeds: Interval | None, items: Interval | None, rounding: bool = False) -> str:
-    """Whether a difference is more than noise, by the interval over seeds and the one over items (None: not known).
+def power(difference: float, sd: float, seeds: int, fixed_error: float = 0.0) -> float:
+    """How often the 95 % interval over `seeds` pairs excludes zero when the true change is `difference`; two-sided.
 
-    `rounding` says that the difference is `at_rounding`: then no interval is asked, for both would judge float errors.
+    sd: of the paired differences over seeds. fixed_error: standard error that further seeds do not lessen, that of the items
+    (`variance.Noise.fixed_error`); then the interval is the one over seeds and items together, and its law is approximate.
 
-    Either interval that holds zero is enough for *inside noise*; *outside noise* needs an interval over seeds that
-    excludes zero, and no interval over items that holds it. One seed can show a difference to be inside the items'
-    noise, never that it is outside of noise.
+    Source: the noncentral t of Student's test (Johnson and Welch, Biometrika 31, 1940); with fixed_error its degrees of freedom
+    by Satterthwaite, Biometrics Bulletin 2 (1946).
+    """
+    assert seeds > 1 and sd > 0, "one pair has no spread"
+    of_seeds = sd**2 / seeds
+    variance = of_seeds + fixed_error**2
+    freedom = (seeds - 1) * (variance / of_seeds) ** 2
+    of_seeds_t, normal = stdtrit([seeds - 1, math.inf], 0.5 + CONFIDENCE / 2)
+    bound = float(of_seeds_t * of_seeds + normal * fixed_error**2) / variance
+    shift = abs(difference) / math.sqrt(variance)
+    # given the estimated variance, w times the true one, the mean is normal; w is drawn at the middles of equal shares
+    shares = (np.arange(_SHARES) + 0.5) / _SHARES
+    root_w = np.sqrt(chdtri(freedom, 1 - shares) / freedom)
+    return float(1 - np.mean(ndtr(bound * root_w - shift) - ndtr(-bound * root_w - shift)))
+
+
+def seeds_needed(difference: float, sd: float, fixed_error: float = 0.0, wanted: float = POWER) -> int | None:
+    """The least number of paired seeds that show a true change of `difference` with probability `wanted`, by `power`.
+
+    None where it takes more than MOST_SEEDS, or no number does because `fixed_error`, that of the items, is too large.
+    """
+    if not difference or (fixed_error and power(difference, sd or _SMALL, MOST_SEEDS, fixed_error) < wanted):
+        return None
+    if not sd:
+        return 2
+    low, high = 1, 2
+    while power(difference, sd, high, fixed_error) < wanted:
+        if high >= MOST_SEEDS:
+            return None
+        low, high = high, min(2 * high, MOST_SEEDS)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if power(difference, sd, middle, fixed_error) >= wanted else (middle, high)
+    return high
+
+
+def smallest_seen(sd: float, seeds: int, fixed_error: float = 0.0, wanted: float = POWER) -> float:
+    """The least true change that `seeds` pairs show with probability `wanted`, by `power`; to four digits."""
+    low, high = 0.0, sd + fixed_error
+    while power(high, sd, seeds, fixed_error) < wanted:
+        low, high = high, 2 * high
+    while high - low > 1e-4 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if power(middle, sd, seeds, fixed_error) >= wanted else (middle, high)
+    return high
+
+
+def verdict(
+    seeds: Interval | None, items: Interval | None, rounding: bool = False, together: Interval | None = None
+) -> str:
+    """Whether a difference is more than noise, by the intervals over seeds, over items, and over both (None: not known).
+
+    `rounding` says that the difference is `at_rounding`: then no interval is asked, for all would judge float errors.
+
+    Any interval that holds zero is enough for *inside noise*; *outside noise* needs an interval over seeds that excludes
+    zero, and no other that holds it. The one over both is needed besides: where both noises are of one size, each alone is
+    too narrow by √2. One seed can show a difference to be inside the items' noise, never that it is outside of noise.
     """
     if rounding:
         return ROUNDING
-    if any(interval is not None and not interval.excludes(0.0) for interval in (seeds, items)):
+    if any(interval is not None and not interval.excludes(0.0) for interval in (seeds, items, together)):
         return INSIDE
     return UNKNOWN if seeds is None else OUTSIDE
