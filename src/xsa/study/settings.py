@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field, field_validator, model_validator
 
 from xsa.study.data_settings import Data, PublishedSets, Sets
-from xsa.study.fields import Settings, TorchVersion, added
+from xsa.study.fields import Name, Settings, TorchVersion, added
 
 # --- data ---------------------------------------------------------------------------------------------------------
 
@@ -259,6 +259,9 @@ class CellSettings(Settings):
     evaluate: Evaluate = Evaluate()
 
 
+Gpus = Literal["auto"] | Annotated[int, Field(ge=1)]
+
+
 class RunSettings(Settings):
     """How a study runs, never what its results are: none of this enters a digest."""
 
@@ -273,6 +276,14 @@ class RunSettings(Settings):
         description="GPU model that costs are reckoned for, e.g. H100; null for the one that is here",
     )
     gpu_hour_price: float = added(3.0, ge=0, description="price of a GPU-hour in costs, by default US dollars")
+    gpus: Gpus | dict[Name, Gpus] = added(
+        "auto",
+        description="GPUs of a training, one process each; auto by its operations; or a number for each of the shapes",
+    )
+    share_gpus: bool = added(False, description="on one machine, let jobs of this study use GPUs that others use")
+    hang_minutes: float = added(
+        30.0, gt=0, description="several processes are ended after so long without a step, each with its stack"
+    )
 
 
 class LimitSettings(Settings):
