@@ -77,6 +77,31 @@ def test_a_ragged_prefill_and_then_one_token_at_a_time(changes):
     assert cache.lengths_B.tolist() == [212, 143, 13]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_with_a_cache_alpha_zero_is_bitwise_the_baseline_too(dtype):
+    logits = []
+    for layers in ((), (0, 1, 2)):
+        model = lively(small_config(alpha=0.0, xsa_layers=layers), dtype=dtype)
+        tokens = torch.randint(0, 97, (3, 300), generator=torch.Generator().manual_seed(1))
+        cache = new_cache(model, dtype=dtype)
+        pieces = feed(model, cache, tokens, [200, 131, 1]) + feed(model, cache, tokens, [1, 7, 40])
+        logits.append([logits for _, _, logits in pieces])
+    assert all(torch.equal(a, b) for a, b in zip(*logits, strict=True))
+
+
+def test_with_a_cache_too_the_output_is_orthogonal_to_the_own_value():
+    model, tokens, _ = build()
+    cache, cosines = new_cache(model), []
+
+    def observe(layer, q, k, v, y, z):
+        own = v.repeat_interleave(z.size(2) // v.size(2), dim=2)
+        cosines.append((z * own).sum(-1).abs() / (y.norm(dim=-1) * own.norm(dim=-1)))
+
+    model.hidden(tokens[:, :150], cache=cache)
+    model.hidden(tokens[:, 150:151], cache=cache, observe=observe)
+    assert len(cosines) == 3 and max(cosine.max() for cosine in cosines) <= 1e-6
+
+
 def test_decoding_leaves_out_what_is_past_the_window():
     model, tokens, _ = build(n_layer=1, sequence_len=128, window_pattern="L")
     cache = new_cache(model, 1)

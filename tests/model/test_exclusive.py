@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from xsa.model.exclusive import remove_own_value
 
@@ -70,6 +71,31 @@ def test_of_the_own_value_alone_the_rest_of_alpha_stays():
 def test_the_length_of_the_value_does_not_matter():
     y, v = draw(torch.float64)
     assert torch.allclose(remove_own_value(y, 1e-3 * v, 1.0), remove_own_value(y, v, 1.0), rtol=0, atol=1e-14)
+
+
+class Sizes(TorchDispatchMode):
+    """Keeps, for every operation, the sizes of the tensors it reads and the most that it writes."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor) and not function.is_view:
+            read = [x.untyped_storage().nbytes() // x.element_size() for x in args if isinstance(x, torch.Tensor)]
+            self.calls.append((str(function), max(read, default=0), result.numel()))
+        return result
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_grouped_values_are_never_copied_for_their_query_heads(dtype):
+    y, v = draw(dtype, H=8, G=2)
+    with Sizes() as sizes:
+        remove_own_value(y, v, 1.0)
+    assert len(sizes.calls) > 3
+    grown = [name for name, read, written in sizes.calls if read <= v.numel() < written and "mul" not in name]
+    assert grown == [], "what is as large as y is made from y"
 
 
 @pytest.mark.parametrize("alpha", [0.3, 1.0])

@@ -73,6 +73,54 @@ def test_the_explicit_path_at_alpha_zero_gives_the_baselines_logits_and_gradient
         assert (grad - other_grads[name]).abs().max() <= 1e-6 * grad.abs().max(), name
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_alpha_zero_is_bitwise_the_baseline_in_both_dtypes(dtype):
+    one, other = (lively(small_config(alpha=0.0, xsa_layers=layers), dtype=dtype) for layers in ((), (0, 2)))
+    tokens = tokens_of(one.config)
+    assert_same(loss_and_gradients(one, tokens), loss_and_gradients(other, tokens))
+
+
+@pytest.mark.parametrize(("dtype", "bound"), [(torch.float32, 1e-6), (torch.bfloat16, 2**-8)])
+def test_at_alpha_one_outputs_after_the_first_position_are_orthogonal_to_their_value(dtype, bound):
+    """|⟨z,v⟩| ≤ bound · |y| |v| in every layer and head: the rounding of z, once, in its own dtype."""
+    model, seen = lively(small_config(), dtype=dtype), []
+
+    def observe(layer, q, k, v, y, z):
+        y, v, z = (x[:, 1:].double() for x in (y, v.repeat_interleave(y.size(2) // v.size(2), dim=2), z))
+        seen.append(((z * v).sum(-1).abs() / (y.norm(dim=-1) * v.norm(dim=-1))).max().item())
+        assert (z.norm(dim=-1) > 0.01 * y.norm(dim=-1)).any(), "something is left that could be aligned"
+
+    with torch.no_grad():
+        model.hidden(tokens_of(model.config), observe=observe)
+    assert len(seen) == 3 and max(seen) <= bound
+
+
+def test_at_alpha_one_nothing_is_left_of_the_first_position_which_sees_itself_alone():
+    model = lively(small_config(), dtype=torch.float64)
+    left = []
+    with torch.no_grad():
+        model.hidden(
+            tokens_of(model.config),
+            observe=lambda layer, q, k, v, y, z: left.append((z[:, 0].abs().max() / y[:, 0].abs().max()).item()),
+        )
+    assert max(left) <= 1e-14
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("size", [0.0, 1e-30, 1e-12, 6e4])
+@pytest.mark.parametrize("value", ["attended", "plain"])
+def test_values_of_zero_and_of_any_size_give_finite_losses_and_gradients(dtype, size, value):
+    model = lively(small_config(xsa_value=value), dtype=dtype)
+    with torch.no_grad():
+        for block in model.transformer.h:
+            block.attn.c_v.weight.mul_(size)
+        for embedding in model.value_embeds.values():
+            embedding.weight.mul_(size)
+    loss, grads = loss_and_gradients(model, tokens_of(model.config))
+    assert loss.isfinite()
+    assert [name for name, grad in grads.items() if not grad.isfinite().all()] == []
+
+
 def test_only_the_named_layers_are_exclusive():
     model = lively(small_config(xsa_layers=(1,)))
     changed = []

@@ -62,7 +62,7 @@ def test_gradients_are_nanochats(case: Case):
         error = (parameter.grad - expected).abs().max() / expected.abs().max()
         assert error <= TOLERANCE[case.dtype]["gradient"], name
         compared += 1
-    assert compared >= 15
+    assert compared >= sum(name.startswith("grad.") for name in case.expected) - 1 > 0
 
 
 @pytest.mark.parametrize("case", [c for c in model_cases() if (c.folder / "trace.safetensors").exists()], ids=str)
@@ -109,12 +109,14 @@ def test_ignoring_short_windows_would_show(case: Case):
 @pytest.mark.parametrize("off", [-1, 1])
 def test_a_window_off_by_one_would_show(case: Case, off: int):
     model = case.build()
-    short = [block.attn for block in model.transformer["h"] if block.attn.window < case.io["tokens"].size(1)]
-    for attention in short:
-        attention.window += off
+    published = json.loads((ROOT / "model" / "tolerance.json").read_text())[case.model]
+    change = published.get("logit_change_if_window_off_by_one")  # in one direction; the other is of its size
+    for block in model.transformer["h"]:
+        if block.attn.window < case.io["tokens"].size(1):
+            block.attn.window += off
     with torch.no_grad():
-        difference = (model(case.io["tokens"]) - case.expected["logits"]).abs().max()
-    assert difference > 0.3 if short else difference <= 1e-4
+        difference = (model(case.io["tokens"]) - case.expected["logits"]).abs().max().item()
+    assert difference > 0.1 * change if change else difference <= 1e-4
 
 
 @pytest.mark.parametrize("case", sorted({Case(c.model, c.variant) for c in variant_cases()}, key=str), ids=str)
