@@ -153,7 +153,7 @@ class CoreSettings(Settings):
     )
     max_per_task: int | None = Field(None, ge=1, description="items a task after the shuffle; null for all")
     baselines: Literal["bundle", "v1", "v2"] = Field(
-        "bundle", description="table of random baselines; `bundle` is the bundle's own eval_meta_data.csv"
+        "v1", description="table of random baselines; `bundle` is the bundle's own eval_meta_data.csv"
     )
 
     @field_validator("tasks")
