@@ -43,3 +43,4 @@ onstart:
         for job in workflow.dag.needrun_jobs()
     ]
     told(flow.check_start, jobs, workflow.local_exec)
+    told(flow.freeze, workflow)

@@ -14,6 +14,7 @@ from xsa.report.verdicts import COLUMNS, judged
 from xsa.store.errors import UserError
 from xsa.store.files import write_text
 from xsa.store.job import Job
+from xsa.store.snapshot import frozen
 from xsa.study.stages import ReportStage
 
 PAGE = "report.html"
@@ -52,7 +53,7 @@ def write_report(
 
 def find_templates() -> Path:
     """The folder `report/` of the project that is worked in, else of the clone that this package was installed from."""
-    places = (Path.cwd() / "report", Path(__file__).resolve().parents[3] / "report")
+    places = ((frozen() or Path.cwd()) / "report", Path(__file__).resolve().parents[3] / "report")
     for place in places:
         if (place / TEMPLATE).is_file():
             return place

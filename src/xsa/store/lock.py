@@ -18,6 +18,10 @@ from xsa.store.errors import UserError
 HEARTBEAT_SECONDS = 30.0
 # A holder on another host that has not touched its lock for this long is taken for dead.
 STALE_SECONDS = 600.0
+# A job that SLURM started again elsewhere takes its own former self for dead after so long a silence.
+SILENT_SECONDS = 3 * HEARTBEAT_SECONDS
+# Who waits looks so often, and says so, so often.
+LOOK_SECONDS, SAY_SECONDS = 2.0, 300.0
 
 
 def lock_path(results: Path, stage: str, key: str) -> Path:
@@ -25,14 +29,34 @@ def lock_path(results: Path, stage: str, key: str) -> Path:
     return results / ".locks" / f"{stage}-{key}.lock"
 
 
-class Lock:
-    """Context manager; raises UserError, naming the holder, when someone alive holds the lock."""
+class HeldError(UserError):
+    """Someone alive holds the lock."""
 
-    def __init__(self, path: Path, what: str):
-        self.path, self.what = Path(path), what
+
+class Lock:
+    """Context manager; raises HeldError, naming the holder, when someone alive holds the lock.
+
+    With `wait` the holder is waited for instead, and `wait` is told so now and again.
+    """
+
+    def __init__(self, path: Path, what: str, wait: Callable[[str], None] | None = None):
+        self.path, self.what, self._wait = Path(path), what, wait
         self._stop = threading.Event()
 
     def __enter__(self) -> Lock:
+        said = float("-inf")
+        while True:
+            try:
+                return self._take()
+            except HeldError as error:
+                if self._wait is None:
+                    raise
+                if time.monotonic() - said >= SAY_SECONDS:
+                    said = time.monotonic()
+                    self._wait(f"waits: {error}")
+                time.sleep(LOOK_SECONDS)
+
+    def _take(self) -> Lock:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         holder = {
             "host": socket.gethostname(),
@@ -53,7 +77,7 @@ class Lock:
                 except FileExistsError:
                     self._refuse_or_clear()
             else:
-                raise UserError(
+                raise HeldError(
                     f"cannot take the lock {self.path} for {self.what}; another job is taking it now. Try again"
                 )
         finally:
@@ -93,7 +117,7 @@ class Lock:
             return
         if _alive(holder, age):
             job = f", SLURM job {holder['slurm_job']}" if holder["slurm_job"] else ""
-            raise UserError(
+            raise HeldError(
                 f"{self.what} is being made by process {holder['pid']} on {holder['host']}{job}, since {holder['since']}. "
                 f"Wait for it or stop it; if it is dead, delete {self.path}"
             )
@@ -150,6 +174,9 @@ def _alive(holder: dict, age: float, in_queue: Callable[[list[str]], set[str] | 
     """Whether the holder of a lock still works: by its process on this host, by its SLURM job, else by its heartbeat."""
     if holder["host"] == socket.gethostname():
         return _started(holder["pid"]) == holder["pid_started"]
+    if holder["slurm_job"] and holder["slurm_job"] == os.environ.get("SLURM_JOB_ID"):
+        # SLURM gave this job another node. The node it had may be cut off rather than down, so silence must show it.
+        return age < SILENT_SECONDS
     if age < STALE_SECONDS and holder["slurm_job"]:
         running = in_queue([holder["slurm_job"]])
         if running is not None:

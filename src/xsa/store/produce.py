@@ -9,7 +9,6 @@ import os
 import platform
 import shutil
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from xsa.store.files import sha256_file, write_json
 from xsa.store.job import Job
 from xsa.store.lock import Lock, lock_path
 from xsa.store.record import RECORD, WHOLE, read_record, verify_file
+from xsa.store.snapshot import frozen, git_commit
 from xsa.store.status import reported
 from xsa.study.stages import STAGES
 
@@ -40,12 +40,13 @@ def produce(
     Raises UserError for what the user can mend: someone else makes this result now, the disk is full, or what the
     stage itself refuses. Nothing is left at `job.out` then but what had been there. `code` is the fingerprint of the
     stage's code, for the record. `begin` is called with the job just before the stage runs, where it does run.
+    A job of a workflow's run waits for whoever makes this result, for it may be a job of a driver that died.
     """
     final = job.out
     results = final.parent.parent
     try:
         with (
-            Lock(lock_path(results, job.stage, final.name), what=f"{job.stage} {final.name}"),
+            Lock(lock_path(results, job.stage, final.name), f"{job.stage} {final.name}", _patience(job)),
             reported(job.state, job.progress),
         ):
             if is_whole(final):
@@ -82,6 +83,10 @@ def _make(job: Job, recipe: dict[str, Any], digest: str, code: str, final: Path,
     finally:
         shutil.rmtree(job.out, ignore_errors=True)
         job.out = final
+
+
+def _patience(job: Job) -> Callable[[str], None] | None:
+    return job.progress.say if frozen() else None
 
 
 def is_whole(folder: Path) -> bool:
@@ -152,6 +157,7 @@ def disk_error(error: OSError, final: Path) -> Exception:
 
 def _how(job: Job, started: datetime, seconds: float, notes: dict[str, Any]) -> dict[str, Any]:
     """How the result came about; none of it decides what the result is."""
+    snapshot = frozen()
     how: dict[str, Any] = {
         "started": started.isoformat(timespec="seconds"),
         "wall_seconds": round(seconds, 3),
@@ -159,7 +165,8 @@ def _how(job: Job, started: datetime, seconds: float, notes: dict[str, Any]) -> 
         "platform": platform.platform(),
         "python": platform.python_version(),
         "packages": _versions(),
-        "git_commit": _git_commit(),
+        "git_commit": git_commit(),
+        "snapshot": None if snapshot is None else snapshot.name,
         "device": job.device,
         "threads": job.run.threads,
         "slurm_job": os.environ.get("SLURM_JOB_ID"),
@@ -178,19 +185,3 @@ def _versions() -> dict[str, str]:
         with suppress(importlib.metadata.PackageNotFoundError):
             versions[package] = importlib.metadata.version(package)
     return versions
-
-
-def _git_commit() -> str | None:
-    """Commit of the code that ran, with `+` where tracked files differ from it; None outside a clone."""
-    here = Path(__file__).parent
-    with suppress(OSError, subprocess.SubprocessError):
-        run = subprocess.run(
-            ["git", "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"],
-            cwd=here,
-            capture_output=True,
-            text=True,
-            timeout=20,
-        )
-        if run.returncode == 0:
-            return run.stdout.strip()
-    return None

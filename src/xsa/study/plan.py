@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from xsa.store.errors import UserError
+from xsa.store.snapshot import frozen
 from xsa.study.citation import read_citation
 from xsa.study.data_settings import BuiltinData, HubData, LocalData, Sets
 from xsa.study.imported import read_imported
@@ -287,13 +288,14 @@ class Plan:
 
     def report_of(self, analyse: Result) -> Result:
         """The page of an analysis."""
-        templates = self.hashes.folder_sha256(self.loaded.root / "report", "the report's templates")
+        code = frozen() or self.loaded.root
+        templates = self.hashes.folder_sha256(code / "report", "the report's templates")
         settings = ReportStage(
             study=self.study.name,
             templates_sha256=templates,
             claims=tuple(claims.model_dump(mode="json") for claims in self.loaded.claims),
             deviations=tuple(one.model_dump(mode="json") for one in self.study.deviations),
-            citation=read_citation(self.loaded.root),
+            citation=read_citation(code),
         )
         return self._result("report", self.study.name, settings, analyse=analyse)
 

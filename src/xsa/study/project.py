@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from xsa.store.errors import UserError
+from xsa.store.snapshot import frozen
 from xsa.study.lock import StagesLock
 from xsa.study.plan import Plan
 from xsa.study.result import Result
@@ -12,20 +13,26 @@ from xsa.study.study import STUDIES, LoadedStudy, find_study
 
 
 class Project:
-    """Loads studies as they are asked for. `root` is the folder with `config/`, `results` the folder of all results."""
+    """Loads studies as they are asked for. `root` is the folder with `config/`, `results` the folder of all results.
+
+    Frozen code reads the `config/` that was frozen with it; local data are the project's own.
+    """
 
     def __init__(self, root: Path, results: Path):
         self.root, self.results = Path(root), Path(results)
-        if not (self.root / STUDIES).is_dir():
-            raise UserError(f"{self.root} has no {STUDIES}; run this from the project's folder")
-        self.lock = StagesLock(self.root)
+        self.code = frozen() or self.root
+        if not (self.code / STUDIES).is_dir():
+            raise UserError(f"{self.code} has no {STUDIES}; run this from the project's folder")
+        self.lock = StagesLock(self.code)
         self._plans: dict[Path, Plan] = {}
 
     def plan(self, study: str) -> Plan:
         """The plan of a study given by name or path."""
-        path = find_study(study, self.root).resolve()
+        path = find_study(study, self.code).resolve()
         if path not in self._plans:
-            self._plans[path] = Plan(LoadedStudy(path, self.root), self.lock, self.results)
+            loaded = LoadedStudy(path, self.code)
+            loaded.root = self.root
+            self._plans[path] = Plan(loaded, self.lock, self.results)
         return self._plans[path]
 
     def find(self, stage: str, key: str, first: str | None = None) -> tuple[Plan, Result]:
@@ -36,10 +43,10 @@ class Project:
         for plan in self._plans.values():
             if (stage, key) in plan.results:
                 return plan, plan.results[stage, key]
-        names = sorted(path.stem for path in (self.root / STUDIES).glob("*.yaml"))
+        names = sorted(path.stem for path in (self.code / STUDIES).glob("*.yaml"))
         problems = []
         for name in sorted(names, key=lambda name: name != first):
-            if find_study(name, self.root).resolve() in self._plans:
+            if find_study(name, self.code).resolve() in self._plans:
                 continue
             try:
                 plan = self.plan(name)

@@ -12,6 +12,7 @@ from typing import Any
 from xsa.store.errors import UserError
 from xsa.store.files import write_text
 from xsa.store.publish import published
+from xsa.store.snapshot import take_snapshot
 from xsa.study.limits import check_limits
 from xsa.study.machine import has_cuda
 from xsa.study.outlook import outlook, price_of_retraining
@@ -156,6 +157,15 @@ class Workflow:
             ahead = outlook(plan, self.results, keys)
             print(f"\n{outlook_as_summary(ahead)}\n", file=sys.stderr, flush=True)
             check_limits(ahead)
+
+    def freeze(self, workflow) -> None:
+        """Have every job of the run that now starts work by a copy of the code and configuration as they are now."""
+        snapshot = take_snapshot(self.project.root, self.results)
+        # Jobs inherit the environment, also those that are submitted.
+        before = os.environ.get("PYTHONPATH")
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(snapshot / "src"), *([before] if before else [])])
+        # A submitted job runs Snakemake again, on the Snakefile that the executor noted before the run started.
+        workflow.scheduler._executor.snakefile = str(snapshot / "Snakefile")
 
 
 def told(work: Callable, *args: Any) -> Any:
