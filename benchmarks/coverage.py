@@ -30,6 +30,7 @@ from xsa.analyse.statistics import (
     paired_t,
     percentile_interval,
     seeds_needed,
+    unshrunk,
     verdict,
 )
 from xsa.analyse.variance import noise_of_items, noise_of_rows
@@ -169,7 +170,9 @@ def few_values(count: int, studies: int, resamples: int, rng: np.random.Generato
         means = bootstrap_means(values, resamples, rng)
         held["t"] += not paired_t(values).excludes(0)
         held["percentile"] += not percentile_interval(means).excludes(0)
-        held["expanded"] += not percentile_interval(means, draws=count, centre=float(values.mean())).excludes(0)
+        held["expanded"] += not percentile_interval(
+            unshrunk(means, float(values.mean()), count), freedom=count - 1
+        ).excludes(0)
     return {name: held[name] / studies for name in ("t", "percentile", "expanded")}
 
 

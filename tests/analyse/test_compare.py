@@ -167,7 +167,7 @@ def test_seeds_and_items_noise_stand_apart_and_together(study):
         for name in ("bpb", "core", "chatcore"):
             row = rows[name]
             assert row["seed_se"] == pytest.approx(row["difference_sd"] / math.sqrt(3))
-            assert row["total_se"] >= row["seed_se"]
+            assert row["total_se"] >= row["seed_se"] * (1 - 1e-9)
             assert row["total_se"] ** 2 <= row["seed_se"] ** 2 + row["item_se"] ** 2
             assert row["total_lo"] < row["delta"] < row["total_hi"]
         assert rows["train_loss"]["item_se"] is rows["train_loss"]["total_lo"] is None

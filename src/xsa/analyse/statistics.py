@@ -77,24 +77,23 @@ def mean_error(values: Sequence[float]) -> float:
 
 
 def percentile_interval(
-    replicates: np.ndarray, confidence: float = CONFIDENCE, draws: int | None = None, centre: float | None = None
+    replicates: np.ndarray, confidence: float = CONFIDENCE, freedom: float | None = None
 ) -> Interval:
-    """The middle `confidence` of bootstrap replicates; with `draws`, the number of values resampled, expanded for so few.
-
-    Resampling n values has the spread √((n−1)/n)·s/√n and normal tails where a mean of n has s/√n and those of Student's t.
-    Expansion mends both: distances from `centre`, the value of the sample itself, times √(n/(n−1)), and the tail that Student's
-    quantile with n − 1 degrees of freedom cuts off a normal.
+    """The middle `confidence` of bootstrap replicates; with `freedom`, expanded to the tails of Student's t.
 
     Source: Efron and Tibshirani, "An Introduction to the Bootstrap" (1993), ch. 13; the expansion: Hesterberg, "What Teachers
     Should Know About the Bootstrap", The American Statistician 69 (2015), section 4.
     """
     tail = (1 - confidence) / 2
-    if draws is not None:
-        assert draws > 1 and centre is not None, "an expanded interval needs two values and its centre"
-        tail = float(ndtr(stdtrit(draws - 1, tail)))
-        replicates = centre + (replicates - centre) * math.sqrt(draws / (draws - 1))
+    if freedom is not None:
+        tail = float(ndtr(stdtrit(freedom, tail)))
     lo, hi = np.quantile(replicates, [tail, 1 - tail])
     return Interval(float(lo), float(hi))
+
+
+def unshrunk(replicates: np.ndarray, centre: float, draws: float) -> np.ndarray:
+    """Replicates at √(n/(n−1)) times their distance from `centre`: drawing n of n values varies by (n − 1)/n too little."""
+    return centre + (replicates - centre) * math.sqrt(draws / (draws - 1))
 
 
 def bootstrap_means(values: np.ndarray, resamples: int, rng: np.random.Generator) -> np.ndarray:
@@ -125,7 +124,7 @@ def bootstrap_mean(
     if array.size < FEWEST_TO_RESAMPLE:
         return None
     means = bootstrap_means(array, resamples, np.random.default_rng(seed))
-    return percentile_interval(means, confidence, array.size, float(array.mean()))
+    return percentile_interval(unshrunk(means, float(array.mean()), array.size), confidence, array.size - 1)
 
 
 def paired_items(
@@ -147,12 +146,25 @@ def paired_items(
     if not differences or any(len(array) == 0 for array in differences):
         return None
     rng = np.random.default_rng(seed)
-    total = np.zeros(resamples)
+    total, variances, sizes = np.zeros(resamples), [], []
     for array, baseline in zip(differences, baselines, strict=True):
-        means, centre, size = bootstrap_means(array, resamples, rng), float(np.mean(array)), len(array)
-        # resampling n items has (n − 1)/n of the variance of drawing n
-        total += (centre + (means - centre) * math.sqrt(size / max(size - 1, 1))) / (1 - baseline)
-    return percentile_interval(total / len(differences), confidence)
+        means, size = bootstrap_means(array, resamples, rng), max(len(array), 2)
+        total += unshrunk(means, float(np.mean(array)), size) / (1 - baseline)
+        variances.append(float(np.var(array)) / (size - 1) / (1 - baseline) ** 2)
+        sizes.append(size)
+    return percentile_interval(total / len(differences), confidence, satterthwaite(variances, sizes))
+
+
+def satterthwaite(variances: Sequence[float], sizes: Sequence[int]) -> float:
+    """Degrees of freedom of a sum of estimated variances of means of `sizes` values: (ΣV)² / Σ V²/(n − 1).
+
+    Source: Satterthwaite, Biometrics Bulletin 2 (1946).
+    """
+    parts = np.asarray(variances, dtype=np.float64)
+    if not parts.any():
+        return float(sum(sizes) - len(sizes)) or 1.0
+    parts = parts / parts.max()
+    return float(parts.sum() ** 2 / (parts**2 / (np.asarray(sizes) - 1)).sum())
 
 
 def paired_rows(
@@ -187,8 +199,9 @@ def paired_rows(
         stop = min(start + step, resamples)
         starts = rng.integers(0, rows, size=(stop - start, draws))
         ratios[start:stop] = tops[starts].sum(axis=1) / bottoms[starts].sum(axis=1)
-    centre = float(np.sum(differences) / np.sum(weights))
-    return percentile_interval(ratios, confidence, max(rows // block, 2), centre)
+    blocks = max(rows / block, 2)
+    ratios = unshrunk(ratios, float(np.sum(differences) / np.sum(weights)), blocks)
+    return percentile_interval(ratios, confidence, blocks - 1)
 
 
 def block_length(rows: int) -> int:

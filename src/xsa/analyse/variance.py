@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
-from xsa.analyse.statistics import CONFIDENCE, Interval, block_length, circular_sums
+from xsa.analyse.statistics import CONFIDENCE, Interval, block_length, circular_sums, satterthwaite
 
 
 @dataclass(frozen=True)
@@ -84,17 +84,16 @@ def noise_of_items(differences: Sequence[np.ndarray], baselines: Sequence[float]
     weights = [1 / ((1 - baseline) * len(differences)) for baseline in baselines]
     S = len(differences[0])
     seed_means_S = np.zeros(S)
-    items, rest, squares = 0.0, 0.0, 0.0
+    items, sizes, rest = [], [], 0.0
     for d_SI, weight in zip(differences, weights, strict=True):
         count = d_SI.shape[1]
-        of_items = weight**2 * float(d_SI.mean(axis=0).var(ddof=1)) / count if count > 1 else 0.0
-        items, squares = items + of_items, squares + of_items**2 / max(count - 1, 1)
+        items.append(weight**2 * float(d_SI.mean(axis=0).var(ddof=1)) / count if count > 1 else 0.0)
+        sizes.append(max(count, 2))
         seed_means_S += weight * d_SI.mean(axis=1)
         if S > 1 and count > 1:
             e_SI = d_SI - d_SI.mean(axis=0) - d_SI.mean(axis=1, keepdims=True) + d_SI.mean()
             rest += weight**2 * float((e_SI**2).sum()) / ((S - 1) * (count - 1)) / (S * count)
-    freedom = items**2 / squares if squares else 1.0
-    return _noise(seed_means_S, items, rest, freedom)
+    return _noise(seed_means_S, sum(items), rest, satterthwaite(items, sizes))
 
 
 def noise_of_rows(differences_SR: np.ndarray, weights_R: np.ndarray, block: int | None = None) -> Noise:
@@ -112,7 +111,7 @@ def noise_of_rows(differences_SR: np.ndarray, weights_R: np.ndarray, block: int 
     mean_R = linear_SR.mean(axis=0)
     items = float(_block_variance(mean_R, block))
     rest = float(_block_variance(linear_SR - mean_R, block).sum()) / (S * (S - 1)) if S > 1 else 0.0
-    return _noise(ratios_S, items, rest, max(rows // block - 1, 1))
+    return _noise(ratios_S, items, rest, max(rows / block - 1, 1))
 
 
 def _noise(means_S: np.ndarray, items: float, rest: float, freedom: float) -> Noise:
