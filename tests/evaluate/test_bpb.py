@@ -92,6 +92,20 @@ def test_the_stage_measures_the_first_rows_one_by_one(run_stage, measured, core_
     assert 1 < result["unigram_bpb"] < result["bpb"]
 
 
+def test_the_stage_runs_the_alpha_of_the_checkpoint(run_stage, measured, made, core_config, core_model, core_tokenizer):
+    inputs, rows_RT = measured
+    for alpha in (0.25, 1.0):
+        folder = run_stage(
+            "bpb", BpbStage(rows=3, dtype="float32"), **inputs | {"checkpoint": made.checkpoint(core_config(alpha))}
+        )
+        own, standard = (
+            row_losses(core_model(strength), rows_RT[:3, :-1], rows_RT[:3, 1:], core_tokenizer.token_bytes).bpb
+            for strength in (alpha, 0.0)
+        )
+        assert json.loads((folder / "bpb.json").read_text())["bpb"] == pytest.approx(own, abs=1e-6)
+        assert abs(own - standard) > 1e-4, "a hundred times what is compared"
+
+
 def test_the_stage_gives_the_same_for_any_micro_batch(run_stage, measured):
     inputs, _ = measured
     settings = BpbStage(rows=9, dtype="float32")

@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import load_file
 
 from xsa.data.tokenizer import Tokenizer
+from xsa.evaluate.engine import Cached
 from xsa.model.nanochat import NanoChat
 from xsa.store.errors import UserError
 from xsa.study.settings import MixtureItem
@@ -88,6 +89,23 @@ def test_alpha_survives_and_is_run(finetuning, run):
     tokens = torch.arange(32)[None] + 97
     with torch.no_grad():
         assert (model(tokens) - standard(tokens)).abs().max() > 1e-3
+
+
+def test_generation_from_a_fine_tuned_model_runs_its_alpha(finetuning, run):
+    folder = run(finetuning("a"))
+    model = load_model(folder, "cpu", "float32")
+    standard = NanoChat(model.config.model_copy(update={"alpha": 0.0})).eval()
+    standard.load_state_dict(model.state_dict())
+    prompt = [*b"why? ", *b"because"]
+    step = {}
+    with torch.no_grad():
+        for name, one in (("exclusive", model), ("standard", standard)):
+            source = Cached(one, 1, 40)
+            source.read([prompt[:-1]])
+            source.put([0], [0])
+            step[name] = source.go_on([prompt[-1]])[0]
+        torch.testing.assert_close(step["exclusive"], model(torch.tensor([prompt]))[0, -1], rtol=0, atol=1e-5)
+    assert (step["exclusive"] - step["standard"]).abs().max() > 1e-3
 
 
 def test_the_first_loss_of_a_model_with_alpha_is_that_of_its_projection(finetuning, run, tmp_path):
