@@ -57,6 +57,19 @@ def test_any_cut_into_micro_batches_has_the_same_loss_and_gradient(tiny, micro, 
         torch.testing.assert_close(cut.model.get_parameter(name).grad, parameter.grad, rtol=0, atol=1e-6 * a.grad_norm)
 
 
+def test_the_last_micro_batch_has_a_loss_of_its_own_that_depends_on_the_cut(tiny):
+    inputs_RT, targets_RT, _ = Fixed().read(0)
+    cut = trainer(tiny, 3)
+    with torch.no_grad():
+        alone = (
+            cut.loss_sum(torch.from_numpy(inputs_RT[3:]), torch.from_numpy(targets_RT[3:]))
+            / (targets_RT[3:] >= 0).sum()
+        )
+    assert cut.step(0).last_micro_loss == pytest.approx(alone.item(), rel=1e-5)
+    whole = trainer(tiny, 4).step(0)
+    assert whole.last_micro_loss == pytest.approx(whole.loss, rel=1e-6)
+
+
 def test_loss_is_the_mean_over_all_targets_of_the_batch_not_of_the_last_micro_batch(tiny):
     one = trainer(tiny, 1)
     batch = one.batches.read(0)

@@ -3,7 +3,8 @@
 Where the attention diagnostics are asked for along training, theirs too: a line a layer and measure of each such step.
 
 Losses are raw means over the whole global batch, and tokens are those seen after the update; smoothing is left to
-whoever draws a figure. Times live in a table of their own, for they differ from run to run and the log must not.
+whoever draws a figure. Times live in a table of their own, for they differ from run to run and the log must not; beside
+them the loss of the last micro-batch, which depends on the cut, so that the report can draw what a log of it would have drawn.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ SCHEMAS = {
         + [(name, _F64) for name in ("loss", "lr_multiplier", "momentum", "weight_decay", "grad_norm")]
     ),
     "validation": pa.schema([("step", _I64), ("tokens", _I64), ("bpb", _F64)]),
-    "timing": pa.schema([("step", _I64), ("seconds", _F64)]),
+    "timing": pa.schema([("step", _I64), ("seconds", _F64), ("last_micro_loss", _F64)]),
     "alignment": pa.schema(
         [("step", _I64), ("tokens", _I64), ("layer", _I64), ("measure", pa.string())]
         + [(name, _F64) for name in ("mean", "lowest", "highest")]  # over heads

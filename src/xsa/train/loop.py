@@ -122,7 +122,7 @@ class Run:
             "grad_norm": update.grad_norm,
         }
         self.position.log.log.append(row)
-        self.position.log.timing.append({"step": step, "seconds": seconds})
+        self.position.log.timing.append({"step": step, "seconds": seconds, "last_micro_loss": update.last_micro_loss})
 
     def _look_when_due(self) -> None:
         step = self.position.step

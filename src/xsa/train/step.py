@@ -33,12 +33,16 @@ class Rates(NamedTuple):
 
 
 class Update(NamedTuple):
-    """What one step did: raw mean loss over the global batch before the update, norm of its gradient, rates, batch."""
+    """What one step did: raw mean loss over the global batch before the update, norm of its gradient, rates, batch.
+
+    `last_micro_loss` is the mean loss of this rank's last micro-batch alone, which depends on how the batch was cut.
+    """
 
     loss: float
     grad_norm: float
     rates: Rates
     batch: Batch
+    last_micro_loss: float
 
 
 class NotFiniteError(UserError):
@@ -71,7 +75,7 @@ class Trainer:
     def step(self, step: int) -> Update:
         """Do update number `step` (0-based). NotFiniteError, before anything is updated, where it would ruin the weights."""
         batch = self.batches.read(step)
-        loss = self._backward(batch)
+        loss, last_micro_loss = self._backward(batch)
         self.optimizer.sum_gradients()
         (loss,) = self.ranks.sum([loss])
         norm = torch.linalg.vector_norm(self.optimizer.gradient_norms(), dtype=torch.float64).item()
@@ -81,7 +85,7 @@ class Trainer:
         self.optimizer.set(*rates)
         self.optimizer.step()
         self.optimizer.zero_grad()
-        return Update(loss, norm, rates, batch)
+        return Update(loss, norm, rates, batch, last_micro_loss)
 
     def _culprit(self) -> str:
         """The first tensor that is not finite: a parameter, else a gradient."""
@@ -91,8 +95,8 @@ class Trainer:
                 return name if kind == "parameter" else f"the gradient of {name}"
         return "the loss itself"
 
-    def _backward(self, batch: Batch) -> float:
-        """Accumulate this rank's gradients; its share of the mean loss, summed in float64."""
+    def _backward(self, batch: Batch) -> tuple[float, float]:
+        """Accumulate this rank's gradients; its share of the mean loss, summed in float64, and its last micro-batch's mean."""
         count = int((batch.targets_RT >= 0).sum())
         device = self.ranks.device
         total = torch.zeros((), dtype=torch.float64, device=device)
@@ -110,7 +114,8 @@ class Trainer:
                     f"to {max(self.micro_batch // 2, 1)} (it changes no result beyond rounding)"
                 ) from None
             total += loss.detach().double()
-        return total.item()
+        own = int((batch.targets_RT[rows] >= 0).sum())
+        return total.item(), loss.item() * max(count, 1) / max(own, 1)
 
 
 def micro_batch(run: RunSettings, config: ModelConfig, rows: int, device: torch.device) -> int:
