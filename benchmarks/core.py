@@ -16,7 +16,7 @@ import argparse
 import math
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -30,48 +30,40 @@ from xsa.evaluate.scoring import token_budget
 from xsa.model.nanochat import NanoChat
 from xsa.study.architecture import ModelConfig
 
-Outcome = tuple[
-    int | None, bool
-]  # option chosen (None where there are none or it is not told), and whether it is right
+Outcome = tuple[int | None, bool]  # the option chosen (None where it is not told), and whether the item is right
+Way = Callable[[NanoChat, Tokenizer, Task, list[dict]], list[Outcome]]
 
 
 def main() -> None:
     args = arguments()
     torch.set_num_threads(args.threads)
-    tasks = choose_tasks(
-        read_tasks(args.bundle / "core.yaml"), args.tasks.split(",") if args.tasks else "all", args.bundle
-    )
-    files = {(task.file, task.kind): read_items(args.bundle / "eval_data" / task.file, task.kind) for task in tasks}
+    known = read_tasks(args.bundle / "core.yaml")
+    tasks = choose_tasks(known, args.tasks.split(",") if args.tasks else "all", args.bundle / "core.yaml")
+    files = {task.file: read_items(args.bundle / "eval_data" / task.file, task.kind) for task in tasks}
     tokenizer = trained_tokenizer(files.values(), args.vocab)
     model = lively_model(tokenizer.vocab_size, args)
-    others: dict[str, Callable] = {"plain": plain_task}
-    if args.against:
-        others["nanochat"] = nanochat_task(args.against, model)
-    budget = token_budget(model.config.sequence_len, None, args.device)
-    seconds = {name: 0.0 for name in ("ours", *others)}
-    print(f"{'task':34}{'items':>6}{'ours s':>9}" + "".join(f"{name + ' s':>12}{'ratio':>7}" for name in others))
-    differing = 0
+    ways = {"ours": ours(args), "plain": plain}
+    if args.against is not None:
+        ways["nanochat"] = nanochat(args.against, model)
+    print(f"{'task':34}{'items':>6}" + "".join(f"{name + ' s':>12}{'ratio':>7}" for name in ways))
+    total, differing = dict.fromkeys(ways, 0.0), 0
     for task in tasks:
-        items = order_items(files[task.file, task.kind], None)
-        count = min(args.items or len(items), len(items))
-        ours, took = timed(
-            lambda task=task, items=items, count=count: ours_task(model, tokenizer, task, items, count, budget)
-        )
-        line = f"{task.label:34}{count:6}{took:9.2f}"
-        seconds["ours"] += took
-        for name, run in others.items():
-            theirs, other = timed(
-                lambda run=run, task=task, items=items, count=count: run(model, tokenizer, task, items, count)
+        items = order_items(files[task.file], args.items or None)
+        seconds, outcomes = {}, {}
+        for name, way in ways.items():
+            seconds[name], outcomes[name] = timed(
+                lambda way=way, task=task, items=items: way(model, tokenizer, task, items)
             )
-            seconds[name] += other
-            line += f"{other:12.2f}{other / took:7.2f}"
-            differing += report(task, name, ours, theirs)
-        print(line, flush=True)
-    print(
-        f"{'in all':34}{'':6}{seconds['ours']:9.2f}"
-        + "".join(f"{seconds[n]:12.2f}{seconds[n] / seconds['ours']:7.2f}" for n in others)
-    )
+            total[name] += seconds[name]
+        print(line(task.label, len(items), seconds), flush=True)
+        differing += sum(report(name, outcomes["ours"], outcomes[name]) for name in ways if name != "ours")
+    print(line("all", 0, total))
     print("predictions are identical" if not differing else f"{differing} predictions differ")
+
+
+def line(label: str, items: int, seconds: dict[str, float]) -> str:
+    numbers = "".join(f"{taken:12.2f}{taken / seconds['ours']:7.2f}" for taken in seconds.values())
+    return f"{label:34}{items or '':>6}{numbers}"
 
 
 def arguments() -> argparse.Namespace:
@@ -79,7 +71,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--bundle", type=Path, required=True, help="folder with core.yaml and eval_data/")
     parser.add_argument("--against", type=Path, help="a checkout of nanochat")
     parser.add_argument("--tasks", help="labels with commas between; all of the bundle's if absent")
-    parser.add_argument("--items", type=int, default=32, help="items of each task, 0 for all")
+    parser.add_argument("--items", type=int, default=32, help="items of each task, at least 11; 0 for all")
     parser.add_argument("--depth", type=int, default=4)
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--context", type=int, default=2048)
@@ -89,10 +81,12 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def timed(run: Callable[[], object]) -> tuple:
-    start = time.process_time()
-    result = run()
-    return result, time.process_time() - start
+def timed(run: Callable[[], list[Outcome]]) -> tuple[float, list[Outcome]]:
+    """Seconds of processor time on a CPU, so that what else runs there does not count; on a GPU, of the clock."""
+    clock = time.perf_counter if torch.cuda.is_available() else time.process_time
+    start = clock()
+    outcomes = run()
+    return clock() - start, outcomes
 
 
 def trained_tokenizer(files, vocab: int) -> Tokenizer:
@@ -126,15 +120,19 @@ def lively_model(vocab: int, args: argparse.Namespace) -> NanoChat:
     return model.eval().to(args.device)
 
 
-def ours_task(
-    model: NanoChat, tokenizer: Tokenizer, task: Task, items: list[dict], count: int, budget: int
-) -> list[Outcome]:
-    return [(score.prediction, score.correct) for _, score in evaluate_task(model, tokenizer, task, items, budget)]
+def ours(args: argparse.Namespace) -> Way:
+    budget = token_budget(args.context, None, args.device)
+
+    def way(model: NanoChat, tokenizer: Tokenizer, task: Task, items: list[dict]) -> list[Outcome]:
+        return [(score.prediction, score.correct) for _, score in evaluate_task(model, tokenizer, task, items, budget)]
+
+    return way
 
 
-def plain_task(model: NanoChat, tokenizer: Tokenizer, task: Task, items: list[dict], count: int) -> list[Outcome]:
+def plain(model: NanoChat, tokenizer: Tokenizer, task: Task, items: list[dict]) -> list[Outcome]:
+    """Each item by itself, all its options whole, and the logits of every position."""
     outcomes = []
-    for index in range(count):
+    for index in range(len(items)):
         (prompt,) = make_prompts(tokenizer, task, items, range(index, index + 1), model.config.max_tokens)
         outcomes.append(plain_item(model, prompt))
     return outcomes
@@ -158,8 +156,8 @@ def plain_item(model: NanoChat, prompt: Prompt) -> Outcome:
     return choice, choice == prompt.gold
 
 
-def nanochat_task(checkout: Path, model: NanoChat) -> Callable:
-    """A function that runs nanochat's own evaluation of single items on nanochat's own model with `model`'s weights."""
+def nanochat(checkout: Path, model: NanoChat) -> Way:
+    """nanochat's own evaluation of one item after the other, on nanochat's own model with the weights of `model`."""
     sys.path.insert(0, str(checkout))
     from nanochat.core_eval import evaluate_example
     from nanochat.gpt import GPT, GPTConfig
@@ -167,14 +165,17 @@ def nanochat_task(checkout: Path, model: NanoChat) -> Callable:
     fields = ("sequence_len", "vocab_size", "n_layer", "n_head", "n_kv_head", "n_embd", "window_pattern")
     theirs = GPT(GPTConfig(**{name: getattr(model.config, name) for name in fields}))
     theirs.load_state_dict(model.state_dict())
-    theirs.eval().to(model.resid_lambdas.device)
+    device = model.resid_lambdas.device
+    theirs.eval().to(device)
 
-    def run(_, tokenizer: Tokenizer, task: Task, items: Sequence[dict], count: int) -> list[Outcome]:
-        meta = {"task_type": task.kind, "num_fewshot": task.num_fewshot, "continuation_delimiter": task.delimiter}
-        device, encoder = model.resid_lambdas.device, Encoder(tokenizer)
-        return [(None, bool(evaluate_example(n, theirs, encoder, items, device, meta))) for n in range(count)]
+    def way(_: NanoChat, tokenizer: Tokenizer, task: Task, items: list[dict]) -> list[Outcome]:
+        about = {"task_type": task.kind, "num_fewshot": task.num_fewshot, "continuation_delimiter": task.delimiter}
+        encoder = Encoder(tokenizer)
+        return [
+            (None, bool(evaluate_example(index, theirs, encoder, items, device, about))) for index in range(len(items))
+        ]
 
-    return run
+    return way
 
 
 class Encoder:
@@ -190,11 +191,12 @@ class Encoder:
         return [[prepend, *ids] for ids in self.tokenizer.encode_batch(texts, threads=8)]
 
 
-def report(task: Task, name: str, ours: list[Outcome], theirs: list[Outcome]) -> int:
+def report(name: str, ours: list[Outcome], theirs: list[Outcome]) -> int:
+    """How many items differ, each told in a line."""
     differing = 0
     for index, (one, other) in enumerate(zip(ours, theirs, strict=True)):
         if one[1] != other[1] or (other[0] is not None and one[0] != other[0]):
-            print(f"  {task.label}, item {index}: ours {one}, {name} {other}")
+            print(f"  item {index}: ours {one}, {name} {other}")
             differing += 1
     return differing
 

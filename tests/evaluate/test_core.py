@@ -65,6 +65,27 @@ def test_every_item_is_a_row_with_its_losses(run_stage, reference, inputs):
     assert items[30]["gold"] is None and items[30]["prediction"] is None and len(items[30]["losses"]) == 1
 
 
+def test_the_next_prompts_are_under_way_before_scores_are_waited_for(
+    reference, core_model, core_tokenizer, monkeypatch
+):
+    steps, launch = [], module.launch
+
+    def watched(model, prompts, budget):
+        pending = launch(model, prompts, budget)
+        steps.append(f"launch {len(prompts)}")
+        collect = pending.collect
+        object.__setattr__(pending, "collect", lambda: steps.append("collect") or collect())
+        return pending
+
+    monkeypatch.setattr(module, "launch", watched)
+    monkeypatch.setattr(module, "CHUNK", 12)
+    task = next(task for task in read_tasks(reference("core") / "bundle" / "core.yaml") if task.label == "mc_0shot")
+    items = json.loads((reference("core") / "mc_0shot.json").read_text())["data_shuffled"]
+    pairs = list(module.evaluate_task(core_model(), core_tokenizer, task, items, 4096))
+    assert steps == ["launch 12", "launch 12", "collect", "launch 6", "collect", "collect"]
+    assert [score.index for _, score in pairs] == [prompt.index for prompt, _ in pairs] == list(range(30))
+
+
 def test_predictions_do_not_depend_on_the_micro_batch(run_stage, inputs):
     rows = []
     for micro_batch in (1, 20):

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from xsa.data.icl import read_tasks
+from xsa.evaluate import scoring
 from xsa.evaluate.core import evaluate_task
 from xsa.evaluate.core_prompts import Prompt
 from xsa.evaluate.scoring import score, token_budget
@@ -54,14 +55,66 @@ def test_losses_predictions_and_accuracy_are_the_reference_ones(reference, evalu
     assert (sum(one.correct for one in scores), len(scores)) == (summary["correct"], summary["n"])
 
 
-@pytest.mark.parametrize("label", ["mc_3shot", "schema_3shot", "lm_0shot"])
-@pytest.mark.parametrize("budget", [1, 700])
-def test_scores_do_not_depend_on_the_batch(evaluated, label, budget):
-    _, _, one_by_one = evaluated(label, budget)
-    _, _, together = evaluated(label)
-    for one, other in zip(one_by_one, together, strict=True):
-        assert (one.index, one.prediction, one.correct) == (other.index, other.prediction, other.correct)
+@pytest.mark.parametrize("label", LABELS)
+def test_scores_do_not_depend_on_the_batch_or_the_order(core_model, evaluated, monkeypatch, label):
+    model, (_, prompts, _) = core_model(), evaluated(label)
+    one_by_one = {prompt.index: score(model, [prompt], 1)[0] for prompt in prompts}
+    shuffled = [prompts[place] for place in np.random.default_rng(1).permutation(len(prompts))]
+    monkeypatch.setattr(scoring, "CACHED", 10**9)
+    together = [score(model, shuffled[start : start + 64], 10**9) for start in range(0, len(shuffled), 64)]
+    for other in [one for batch in together for one in batch]:
+        one = one_by_one[other.index]
+        assert (one.prediction, one.correct) == (other.prediction, other.correct)
         np.testing.assert_allclose(one.losses, other.losses, rtol=0, atol=1e-5)
+
+
+class Watched:
+    """What a model is given at one time: tokens, places that attention compares, logits."""
+
+    def __init__(self, model, monkeypatch):
+        self.tokens, self.seen, self.logits = [], [], []
+        hidden, logits = model.hidden, model.logits
+
+        def watched_hidden(tokens_1N, packed):
+            self.tokens.append(tokens_1N.numel())
+            self.seen.append(packed.seen)
+            return hidden(tokens_1N, packed=packed)
+
+        def watched_logits(h_AD):
+            self.logits.append(len(h_AD) * model.config.vocab_size)
+            return logits(h_AD)
+
+        monkeypatch.setattr(model, "hidden", watched_hidden)
+        monkeypatch.setattr(model, "logits", watched_logits)
+
+
+@pytest.mark.parametrize("budget", [150, 400, 2000])
+def test_no_batch_is_larger_than_the_budget_whatever_the_items(core_model, evaluated, monkeypatch, budget):
+    model = core_model()
+    watched = Watched(model, monkeypatch)
+    monkeypatch.setitem(scoring.HEAD, "cpu", 50 * model.config.vocab_size)
+    draw = np.random.default_rng(2)
+    stem = tuple(draw.integers(2, 900, 60).tolist())
+    options = tuple((*stem, number, *draw.integers(2, 900, draw.integers(1, 80)).tolist()) for number in range(2, 62))
+    many = Prompt(0, options, (60,) * 60, tuple(map(len, options)), 3)  # 60 options, some 2,400 tokens in all
+    prompts = [many] + [replace(prompt, index=1 + prompt.index) for prompt in evaluated("mc_0shot")[1]]
+    scores = score(model, prompts, budget)
+    assert max(watched.tokens) <= max(watched.seen) <= budget
+    assert max(watched.logits) <= 50 * model.config.vocab_size
+    monkeypatch.undo()
+    for option in (0, 31, 59):
+        (alone,) = score(
+            core_model(), [replace(many, options=(options[option],), starts=(60,), ends=(len(options[option]),))], 1
+        )
+        assert scores[0].losses[option] == pytest.approx(alone.losses[0], abs=1e-5)
+
+
+def test_an_option_longer_than_the_budget_is_run_alone(core_model, evaluated, monkeypatch):
+    model = core_model()
+    watched = Watched(model, monkeypatch)
+    prompts = evaluated("lm_3shot")[1]
+    score(model, prompts, 1)
+    assert sorted(watched.tokens) == sorted(max(prompt.ends) - 1 for prompt in prompts)
 
 
 @pytest.mark.parametrize("label", ["mc_10shot", "schema_3shot"])

@@ -66,26 +66,33 @@ class Packed:
         self._stems_RT, self._rests_RQ, self._asked_RQ, self._own_RQ, self._seen_RS, self._back_N, self._back_A = rows
         self._masks: dict[tuple, Tensor] = {}
 
+    @property
+    def seen(self) -> int:
+        """Keys that attention holds for all trees, padding included."""
+        return self._seen_RS.numel()
+
     def attend(self, q_1NHK: Tensor, k_1NGK: Tensor, v_1NGK: Tensor, window: int, asked: bool) -> Tensor:
         """Attention's output at every token, (1, N, H, K), or at those asked for, (1, A, H, K), whose queries q then holds."""
         q, k, v = q_1NHK[0], k_1NGK[0], v_1NGK[0]
         if asked:
-            return self._look(q, k, v, self._own_RQ, self._asked_RQ, window)[self._back_A][None]
+            return self._look(q, k, v, window, asked=True)[self._back_A][None]
         parts = []
         if self._stems_RT.size(1):
             stems = self._stems_RT.clamp_min(0)
             parts.append(attend_stems(q[stems], k[stems], v[stems], window).flatten(0, 1))
         if self._rests_RQ.size(1):
-            parts.append(self._look(q, k, v, self._rests_RQ, self._rests_RQ, window))
+            parts.append(self._look(q, k, v, window, asked=False))
         return torch.cat(parts)[self._back_N][None]
 
-    def _look(self, q: Tensor, k: Tensor, v: Tensor, rows_RQ: Tensor, tokens_RQ: Tensor, window: int) -> Tensor:
-        seen = self._seen_RS.clamp_min(0)
-        window = min(window, self.longest)
-        key = (id(tokens_RQ), window)
+    def _look(self, q_AHK: Tensor, k_NGK: Tensor, v_NGK: Tensor, window: int, asked: bool) -> Tensor:
+        """What the tokens of the branches, or those asked for, see of their trees, (R · Q, H, K)."""
+        # Queries stand where their tokens do, but those asked for come by themselves.
+        places_RQ, tokens_RQ = (self._own_RQ, self._asked_RQ) if asked else (self._rests_RQ, self._rests_RQ)
+        key = asked, min(window, self.longest)
         if key not in self._masks:
-            self._masks[key] = self._mask(tokens_RQ, window, q.dtype)
-        return attend(q[rows_RQ.clamp_min(0)], k[seen], v[seen], self._masks[key]).flatten(0, 1)
+            self._masks[key] = self._mask(tokens_RQ, window, q_AHK.dtype)
+        seen_RS = self._seen_RS.clamp_min(0)
+        return attend(q_AHK[places_RQ.clamp_min(0)], k_NGK[seen_RS], v_NGK[seen_RS], self._masks[key]).flatten(0, 1)
 
     def _mask(self, tokens_RQ: Tensor, window: int, dtype: torch.dtype) -> Tensor:
         """0 where a query looks, −∞ elsewhere, (R, 1, Q, S): at the stem and its own branch, back to the window's edge."""
