@@ -58,7 +58,7 @@ class MiniProject:
     def new(cls, root: Path) -> MiniProject:
         for folder in ("config/studies", "config/recipes"):
             (root / folder).mkdir(parents=True)
-        for name in ("rules", "report", "profiles"):
+        for name in ("rules", "report", "profiles", "config/claims"):
             shutil.copytree(ROOT / name, root / name)
         shutil.copy(ROOT / "Snakefile", root / "Snakefile")
         shutil.copy(ROOT / "config/stages.lock", root / "config/stages.lock")
