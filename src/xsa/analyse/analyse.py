@@ -23,8 +23,9 @@ from xsa.analyse.figure import Drawn
 from xsa.analyse.figure_conventions import draw_conventions
 from xsa.analyse.figure_curves import draw_gap, draw_loss, draw_validation
 from xsa.analyse.figure_differences import draw_metrics, draw_overhead, draw_tasks
-from xsa.analyse.figure_layers import draw_alignment, draw_diagonal
-from xsa.analyse.layers import attention_means, layer_rows
+from xsa.analyse.figure_layers import draw_alignment, draw_diagonal, draw_looks
+from xsa.analyse.figure_positions import draw_alignment_positions, draw_alignment_training, draw_looks_positions
+from xsa.analyse.layers import attention_means, layer_rows, position_rows, training_rows
 from xsa.analyse.metrics import METRICS
 from xsa.analyse.results import Results
 from xsa.analyse.statistics import CONFIDENCE, RESAMPLES
@@ -119,6 +120,8 @@ def analyse(job: Job) -> dict[str, Any]:
         "metrics": metric_rows(results, grid),
         "tasks": task_rows(results, grid),
         "layers": layer_rows(results, grid),
+        "positions": position_rows(results, grid),
+        "along_training": training_rows(results, grid),
         "overhead": overhead_rows(results, grid),
         "equivalence": equivalence_rows(results, grid),
         "validation": validation_rows(results, grid),
@@ -176,6 +179,8 @@ def _draw(folder: Path, found: dict[str, list], curves: list, results: Results, 
     colours = Colours(grid.labels)
     gaps = [gap for comparison in grid.comparisons if (gap := loss_gap(results, comparison))]
     core, chatcore = ([row for row in found["tasks"] if row["suite"] == suite] for suite in ("core", "chatcore"))
+    # diagnostics of an earlier form have no entropy
+    looks = found["layers"] if any(row["measure"] == "entropy" for row in found["layers"]) else []
     drawings = (
         (found["metrics"], lambda rows: draw_metrics(folder, rows, colours)),
         (curves, lambda rows: draw_loss(folder, rows, colours)),
@@ -183,6 +188,10 @@ def _draw(folder: Path, found: dict[str, list], curves: list, results: Results, 
         (found["validation"], lambda rows: draw_validation(folder, rows, colours)),
         (found["layers"], lambda rows: draw_alignment(folder, rows, colours)),
         (found["layers"], lambda rows: draw_diagonal(folder, rows, colours)),
+        (found["positions"], lambda rows: draw_alignment_positions(folder, rows, colours)),
+        (looks, lambda rows: draw_looks(folder, rows, colours)),
+        (found["positions"], lambda rows: draw_looks_positions(folder, rows, colours)),
+        (found["along_training"], lambda rows: draw_alignment_training(folder, rows, colours)),
         (core, lambda rows: draw_tasks(folder, "core", rows, colours)),
         (chatcore, lambda rows: draw_tasks(folder, "chatcore", rows, colours)),
         (found["overhead"], lambda rows: draw_overhead(folder, rows, colours)),

@@ -47,6 +47,11 @@ class Results:
         """A parquet file of a result, or None where there is no such result, or it came without that file."""
         return self._load(cell, stage, file, pd.read_parquet)
 
+    def holds(self, cell: Cell, stage: str, file: str) -> bool:
+        """Whether a cell's result has this file, which not every result of its stage has."""
+        record = self.record(cell, stage)
+        return record is not None and file in record["files"]
+
     def record(self, cell: Cell, stage: str) -> dict[str, Any] | None:
         """The record of a result, or None where there is no such result."""
         folder = self.folder(cell, stage)
