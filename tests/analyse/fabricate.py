@@ -238,7 +238,9 @@ def _pretrain(folder: Path, shape: dict, alpha: float, seed: int, hostile: bool)
     looks = np.arange(100, STEPS + 1, 100)
     bpb = (_final_loss(shape, alpha, seed) + 0.9 * np.exp(-looks / 190)) / (math.log(2) * 4.8) * 0.92
     _parquet(folder / "validation.parquet", {"step": looks, "tokens": looks * BATCH_TOKENS, "bpb": bpb})
-    _parquet(folder / "timing.parquet", {"step": steps, "seconds": np.full(STEPS, 0.5 + 0.006 * alpha)})
+    micro = _loss(shape, alpha, seed, steps) + _rng("micro", shape["name"]).normal(0, 0.05, STEPS)
+    timing = {"step": steps, "seconds": np.full(STEPS, 0.5 + 0.006 * alpha), "last_micro_loss": micro}
+    _parquet(folder / "timing.parquet", timing)
     settings = _pretrain_settings(shape, alpha, seed).model_dump(mode="json")
     _json(
         folder / "config.json",

@@ -5,10 +5,8 @@ import pytest
 
 from xsa.analyse.curves import (
     arm_curve,
-    convention_gaps,
     curve_rows,
     loss_gap,
-    other_convention,
     smooth,
     stability,
     thin,
@@ -46,13 +44,6 @@ def test_thinning_keeps_first_and_last_and_everything_that_is_short():
     assert (kept[0], kept[-1], len(kept)) == (0, 4999, 100)
 
 
-def test_the_other_convention_is_the_hand_calculation():
-    # every second step kept: 1 and 3; means with bias correction: 1, then (0.9·0.1·1 + 0.1·3)/(1 − 0.81)
-    second = (0.09 + 0.3) / 0.19
-    # the loss of step 2 (index before the update) is drawn at 2, whose place after the update is the second
-    assert other_convention(np.array([1.0, 2.0, 3.0, 4.0]), every=2) == pytest.approx([1.0, second, second, second])
-
-
 def test_a_curve_holds_every_seed_of_an_arm(study):
     arm = study.grid.arms_of("d12")[0]
     curve = arm_curve(study.results, arm)
@@ -67,15 +58,6 @@ def test_the_gap_is_taken_seed_by_seed_so_that_the_noise_of_the_rows_cancels(stu
     gap = loss_gap(study.results, study.grid.comparisons[0])
     assert gap.raw_SN.mean() == pytest.approx(-0.008, abs=0.002)
     assert gap.raw_SN.std() < 0.4 * (gap.baseline_SN[0, 300:] - gap.smooth_SN[0, 300:]).std()
-
-
-def test_conventions_differ_little_when_shared_and_much_when_mixed(study):
-    series = convention_gaps(loss_gap(study.results, study.grid.comparisons[0]))
-    late = slice(100, None)
-    alike = np.abs(series["other"] - series["ours"])[late].max()
-    mixed = np.abs(series["mixed"] - series["ours"])[late].max()
-    assert alike < 0.02
-    assert mixed > 10 * alike
 
 
 def test_validation_looks_are_listed_by_arm_and_seed(study):

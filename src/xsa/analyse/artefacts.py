@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from xsa.analyse.arms import Grid
-from xsa.analyse.curves import Gap, loss_gap, other_convention, smooth
+from xsa.analyse.conventions import other_convention
+from xsa.analyse.curves import Gap, loss_gap, smooth
 from xsa.analyse.results import Results
 
 FIRST, LAST = 0.05, 0.25  # the part of the steps that counts as early; before it the loss of an untrained model falls

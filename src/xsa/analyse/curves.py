@@ -1,4 +1,4 @@
-"""Loss curves: the one smoothing rule, the curves of an arm, the gap between arms, and what other conventions draw.
+"""Loss curves: the one smoothing rule, the curves of an arm, the gap between arms, and looks at the validation rows.
 
 The log holds the raw mean loss of every step, numbered after the update. Nothing is smoothed before it is drawn.
 """
@@ -16,6 +16,7 @@ from xsa.analyse.results import Results
 
 WINDOW_SHARE = 0.01
 SMOOTHING = "centred running mean over 1 % of the steps (at least 3), its window cut off at both ends"
+MICRO = "last_micro_loss"  # column of timing.parquet
 POINTS = 400  # drawn along a curve at most
 
 
@@ -80,7 +81,10 @@ def _log(results: Results, cell: Cell) -> pd.DataFrame | None:
 
 @dataclass(frozen=True)
 class Gap:
-    """Loss of an arm less its baseline's, seed by seed at the same step: raw_SN and smooth_SN."""
+    """Loss of an arm less its baseline's, seed by seed at the same step: raw_SN and smooth_SN.
+
+    The last two hold the losses of the last micro-batch alone, None where no run kept them.
+    """
 
     comparison: Comparison
     step_N: np.ndarray
@@ -89,15 +93,18 @@ class Gap:
     smooth_SN: np.ndarray
     baseline_SN: np.ndarray  # raw losses, for other conventions
     arm_SN: np.ndarray
+    baseline_micro_SN: np.ndarray | None = None
+    arm_micro_SN: np.ndarray | None = None
 
 
 def loss_gap(results: Results, comparison: Comparison) -> Gap | None:
     """The gap of a comparison over the steps and seeds that both arms logged; None where there are none."""
-    pairs = []
+    pairs, seeds = [], []
     for seed in comparison.seeds:
         logs = [_log(results, arm.cells[seed]) for arm in (comparison.baseline, comparison.arm)]
         if all(log is not None for log in logs):
             pairs.append(logs)
+            seeds.append(seed)
     shared = sorted(set.intersection(*(set(log.index) for pair in pairs for log in pair))) if pairs else []
     if not shared:
         return None
@@ -107,39 +114,20 @@ def loss_gap(results: Results, comparison: Comparison) -> Gap | None:
     raw_SN = arm_SN - baseline_SN
     smooth_SN = np.stack([smooth(raw_N) for raw_N in raw_SN])
     tokens = pairs[0][0].loc[shared, "tokens"].to_numpy()
-    return Gap(comparison, np.asarray(shared), tokens, raw_SN, smooth_SN, baseline_SN, arm_SN)
+    micro = [_micro_losses(results, arm, seeds, shared) for arm in (comparison.baseline, comparison.arm)]
+    kept = micro if all(losses is not None for losses in micro) else (None, None)
+    return Gap(comparison, np.asarray(shared), tokens, raw_SN, smooth_SN, baseline_SN, arm_SN, *kept)
 
 
-def other_convention(loss: np.ndarray, every: int, beta: float = 0.9) -> np.ndarray:
-    """The series that a common other way of logging leaves, on the same steps.
-
-    Every `every`-th step is kept, under its index before the update, and an exponential mean with weight `beta` and
-    bias correction is taken over the kept ones; between them the last value stands.
-    """
-    values = np.asarray(loss, dtype=np.float64)
-    kept = np.arange(0, len(values), every)
-    mean, smoothed = 0.0, np.empty(len(kept))
-    for count, index in enumerate(kept, start=1):
-        mean = beta * mean + (1 - beta) * values[index]
-        smoothed[count - 1] = mean / (1 - beta**count)
-    # the loss that belongs to step s (after the update) is drawn at s − 1 under the index before the update
-    drawn = np.repeat(smoothed, every)[: len(values)]
-    return np.append(drawn[1:], drawn[-1])
-
-
-def convention_gaps(gap: Gap) -> dict[str, np.ndarray]:
-    """The gap, mean over seeds, as three ways of logging draw it; arrays [N].
-
-    ours:  both arms by `SMOOTHING`;
-    other: both arms by `other_convention`;
-    mixed: the arm by the other convention, the baseline by ours, as when two runs' logs differ.
-    """
-    every = max(1, len(gap.step_N) // 100)
-    ours = [np.mean([smooth(loss) for loss in losses], axis=0) for losses in (gap.baseline_SN, gap.arm_SN)]
-    other = [
-        np.mean([other_convention(loss, every) for loss in losses], axis=0) for losses in (gap.baseline_SN, gap.arm_SN)
-    ]
-    return {"ours": ours[1] - ours[0], "other": other[1] - other[0], "mixed": other[1] - ours[0]}
+def _micro_losses(results: Results, arm: Arm, seeds: list[int], steps: list[int]) -> np.ndarray | None:
+    """Losses of the last micro-batch of each step, seeds by steps; None where a run has not kept them all."""
+    losses = []
+    for seed in seeds:
+        timing = results.parquet(arm.cells[seed], "pretrain", "timing.parquet")
+        if timing is None or MICRO not in timing:
+            return None
+        losses.append(timing.set_index("step")[MICRO].reindex(steps).to_numpy(dtype=np.float64))
+    return np.stack(losses) if np.isfinite(losses).all() else None
 
 
 def thin(length: int, points: int = POINTS) -> np.ndarray:

@@ -1,82 +1,130 @@
-"""The figure of one loss difference under several ways of logging, a fault that has passed for a finding before."""
+"""The figure of one log drawn in careful and careless ways, a fault that has passed for a finding before."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from xsa.analyse.curves import SMOOTHING, Gap, convention_gaps, thin
+from xsa.analyse.conventions import (
+    ALL_FAULTS,
+    FIRST,
+    LAST,
+    convention_gaps,
+    convention_rows,
+    own_micro_batches,
+    series_of,
+)
+from xsa.analyse.curves import SMOOTHING, Gap, thin
 from xsa.analyse.figure import Drawn
-from xsa.analyse.figure_curves import EARLY, gap_limits, token_unit
+from xsa.analyse.figure_curves import gap_limits, token_unit
 from xsa.analyse.style import QUIET, Colours, finish, panels, plain, save
 from xsa.analyse.tables import number
 
 _WAYS = {
     "ours": ("logged as here", "-"),
-    "other": ("both arms subsampled, indexed before the update, exponential mean", "--"),
-    "mixed": ("only the arm logged in that other way, the baseline as here", ":"),
+    "other": ("with the faults, both arms", "--"),
+    "mixed": ("with the faults, this arm alone", ":"),
 }
-_PANELS = (("other", "both arms logged alike"), ("mixed", "arms logged differently"))
+_GAPS = (("other", "gap, logged alike"), ("mixed", "gap, one arm faulty"))
 
 
 def draw_conventions(folder: Path, gaps: Sequence[Gap], colours: Colours) -> Drawn:
-    """The same loss difference as other ways of logging would have drawn it: a row a shape, both alike and mixed."""
+    """A row a shape: early curves of both arms in both ways, the gap where both arms' logs have the faults, and where one has."""
     shapes = list(dict.fromkeys(gap.comparison.arm.shape for gap in gaps))
-    figure, axes = panels(len(shapes) * len(_PANELS), columns=len(_PANELS))
-    rows, words = [], []
+    figure, axes = panels(len(shapes) * (1 + len(_GAPS)), width=3.6, columns=1 + len(_GAPS))
     series = {id(gap): convention_gaps(gap) for gap in gaps}
-    places = [(shape, way, told) for shape in shapes for way, told in _PANELS]
-    for ax, (shape, way, told) in zip(axes, places, strict=True):
+    for row, shape in enumerate(shapes):
         mine = [gap for gap in gaps if gap.comparison.arm.shape == shape]
-        scale, unit = token_unit(max(gap.tokens_N[-1] for gap in mine))
-        ax.axhline(0, color=QUIET, linewidth=1)
-        for gap in mine:
-            index, colour = thin(len(gap.step_N)), colours.colour(gap.comparison.arm.label)
-            for name in ("ours", way):
-                values = series[id(gap)][name][index]
-                ax.plot(gap.tokens_N[index] / scale, values, color=colour, linestyle=_WAYS[name][1], linewidth=1.2)
-        ax.set_ylim(*gap_limits([series[id(gap)][name][None] for gap in mine for name in ("ours", way)]))
-        ax.set(
-            title=f"{plain(shape, 24)}, {told}",
-            xlabel=f"training tokens ({unit})",
-            ylabel="difference (nats per token)",
-        )
-    for gap in gaps:
-        rows += _rows(gap, series[id(gap)])
-        words.append(_moved(gap, series[id(gap)]))
-    labels = list(dict.fromkeys(gap.comparison.arm.label for gap in gaps))
-    handles = [Line2D([], [], color=colours.colour(label), label=f"{plain(label)} less baseline") for label in labels]
+        first, *others = axes[row * (1 + len(_GAPS)) :][: 1 + len(_GAPS)]
+        _curves(first, mine, colours)
+        for ax, (way, told) in zip(others, _GAPS, strict=True):
+            _gaps(ax, mine, series, way, colours)
+            ax.set_title(f"{plain(shape, 20)}, {told}")
+    labels = list(dict.fromkeys(arm.label for gap in gaps for arm in (gap.comparison.baseline, gap.comparison.arm)))
+    handles = [Line2D([], [], color=colours.colour(label), label=plain(label)) for label in labels]
     handles += [Line2D([], [], color=QUIET, linestyle=line, label=text) for text, line in _WAYS.values()]
-    title = "One loss difference under several logging conventions"
-    finish(figure, title, handles, columns=1)
+    title = "One log drawn with and without three faults of logging"
+    finish(figure, title, handles, columns=3)
+    words = [_words(gap) for gap in gaps]
     caption = (
-        "The same logs drawn in three ways. Here the log holds every step's mean loss over the whole global batch under "
-        f"the index after the update, and is smoothed by one rule ({SMOOTHING}). The other convention keeps a hundredth of "
-        "the steps under the index before the update and takes an exponential mean (0.9) of what it kept. After the first "
-        f"{100 * EARLY:.0f} % of the steps it moves the difference, in nats per token, by up to: {'; '.join(words)}. A third "
-        "convention, the loss of the last micro-batch alone, cannot be drawn, for the log does not keep it."
+        "Solid: every step's mean loss over the whole global batch under the index after the update, smoothed by one rule "
+        f"({SMOOTHING}). Dashed and dotted: {_faults(gaps)}. Left: the curves from {100 * FIRST:.0f} to {100 * LAST:.0f} % of the "
+        "steps. Middle and right: arm less baseline, where both logs have the faults, and where only the arm's has. The "
+        f"faults draw a gap between the baseline and itself, in nats per token: {'; '.join(words)}."
     )
-    drawn = Drawn(
-        "conventions", title, caption, f"Line charts of one loss difference. Moved by up to: {'; '.join(words)}."
-    )
-    save(figure, folder, drawn.name, drawn.alt, rows)
+    alt = f"Line charts of one log in two ways and of loss differences. Gaps drawn between equal runs: {'; '.join(words)}."
+    drawn = Drawn("conventions", title, caption, alt)
+    save(figure, folder, drawn.name, drawn.alt, [row for gap in gaps for row in _rows(gap, series[id(gap)])])
     return drawn
 
 
-def _rows(gap: Gap, series: dict[str, np.ndarray]) -> list[dict]:
+def _curves(ax: Axes, gaps: Sequence[Gap], colours: Colours) -> None:
+    """Curves of the baseline and the arms over the early steps, solid as here and dashed with all faults."""
+    scale, unit = token_unit(max(gap.tokens_N[-1] for gap in gaps))
+    sides = {gap.comparison.baseline.label: (gap, "baseline") for gap in gaps}
+    sides |= {gap.comparison.arm.label: (gap, "arm") for gap in gaps}
+    for label, (gap, side) in sides.items():
+        steps = len(gap.step_N)
+        early = slice(int(FIRST * steps), max(int(LAST * steps), int(FIRST * steps) + 2))
+        curves = series_of(gap, side)
+        for name, line in (("ours", "-"), (ALL_FAULTS, "--")):
+            ax.plot(gap.tokens_N[early] / scale, curves[name][early], color=colours.colour(label), linestyle=line)
+    shape = gaps[0].comparison.arm.shape
+    ax.set(
+        title=f"{plain(shape, 20)}, early loss",
+        xlabel=f"training tokens ({unit})",
+        ylabel="training loss (nats per token)",
+    )
+
+
+def _gaps(ax: Axes, gaps: Sequence[Gap], series: dict[int, dict[str, np.ndarray]], way: str, colours: Colours) -> None:
+    scale, unit = token_unit(max(gap.tokens_N[-1] for gap in gaps))
+    ax.axhline(0, color=QUIET, linewidth=1)
+    for gap in gaps:
+        index, colour = thin(len(gap.step_N)), colours.colour(gap.comparison.arm.label)
+        for name in ("ours", way):
+            values = series[id(gap)][name][index]
+            ax.plot(gap.tokens_N[index] / scale, values, color=colour, linestyle=_WAYS[name][1], linewidth=1.2)
+    ax.set_ylim(*gap_limits([series[id(gap)][name][None] for gap in gaps for name in ("ours", way)]))
+    ax.set(xlabel=f"training tokens ({unit})", ylabel="difference (nats per token)")
+
+
+def _faults(gaps: Sequence[Gap]) -> str:
+    """Which faults are drawn."""
+    kept = "a hundredth of the steps under the index before the update, in an exponential mean (0.9) of what was kept"
+    if all(own_micro_batches(gap) for gap in gaps):
+        return f"the loss of the last micro-batch alone, {kept}"
+    why = (
+        "the log does not keep it"
+        if any(gap.arm_micro_SN is None for gap in gaps)
+        else "here a batch was one micro-batch"
+    )
+    return f"{kept} (a third fault, the loss of the last micro-batch alone, cannot be drawn, for {why})"
+
+
+def _rows(gap: Gap, series: dict[str, np.ndarray]) -> list[dict[str, Any]]:
     arm = gap.comparison.arm
+    curves = {f"{side}_{name}": values for side in ("baseline", "arm") for name, values in _two(gap, side).items()}
     return [
         {"shape": arm.shape, "arm": arm.label, "step": int(gap.step_N[n]), "tokens": int(gap.tokens_N[n])}
-        | {name: float(values[n]) for name, values in series.items()}
+        | {name: float(values[n]) for name, values in (curves | series).items()}
         for n in thin(len(gap.step_N))
     ]
 
 
-def _moved(gap: Gap, series: dict[str, np.ndarray]) -> str:
-    late = slice(int(len(gap.step_N) * EARLY), None)
-    alike, mixed = (float(np.abs(series[name] - series["ours"])[late].max()) for name in ("other", "mixed"))
-    arm = gap.comparison.arm
-    return f"{arm.shape}, {arm.label}: {number(alike, 4)} with both arms alike, {number(mixed, 4)} with only one"
+def _two(gap: Gap, side: str) -> dict[str, np.ndarray]:
+    curves = series_of(gap, side)
+    return {"ours": curves["ours"], "faulty": curves[ALL_FAULTS]}
+
+
+def _words(gap: Gap) -> str:
+    row = convention_rows(gap)[-1]
+    return (
+        f"{row['shape']}, {row['arm']}: up to {number(abs(row['early']), 4)} early, where the arms themselves are up to "
+        f"{number(abs(row['own_early']), 4)} apart, and {number(row['end'], 4, True)} at the end, where they are {number(row['own_end'], 4, True)} apart"
+    )
