@@ -148,7 +148,8 @@ def test_the_description_is_an_ro_crate_that_lists_every_file(archive):
     assert set(references(crate["@graph"])) - outside <= entities.keys()
 
     def files_below(identifier: str):
-        for part in entities[identifier].get("hasPart", []):
+        parts = entities[identifier].get("hasPart", [])
+        for part in parts if isinstance(parts, list) else [parts]:
             entity = entities[part["@id"]]
             yield from [entity] if entity["@type"] == "File" else files_below(entity["@id"])
 

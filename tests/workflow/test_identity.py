@@ -55,6 +55,54 @@ def test_how_it_runs_changes_nothing(mini):
     assert mini.jobs() == {}
 
 
+def test_the_order_of_keys_runs_nothing(mini):
+    def reversed_keys(value):
+        if isinstance(value, dict):
+            return {key: reversed_keys(value[key]) for key in reversed(list(value))}
+        return value
+
+    mini.write("config/studies/mini.yaml", reversed_keys(STUDY))
+    mini.write("config/recipes/mini.yaml", reversed_keys(RECIPE))
+    assert mini.jobs() == {}
+
+
+def test_a_number_written_otherwise_runs_nothing(mini):
+    mini.write("config/studies/mini.yaml", study(factors={"xsa.alpha": [0.0, 1.0], "seed": [0.0]}))
+    mini.write("config/recipes/mini.yaml", recipe(horizon={"steps": 6.0}, schedule={"final_lr_frac": 5e-2}))
+    assert mini.jobs() == {}
+
+
+def test_the_order_of_a_list_that_is_a_set_runs_nothing(mini):
+    tasks = ["spellingbee", "humaneval", "gsm8k", "mmlu", "arc_challenge", "arc_easy"]
+    mini.write("config/recipes/mini.yaml", recipe(chatcore={"tasks": tasks}, xsa={"layers": [1, 0, 1]}))
+    assert mini.jobs() == {}
+
+
+def test_a_default_that_is_written_out_runs_nothing(mini):
+    mini.write(
+        "config/recipes/mini.yaml",
+        recipe(core={"tasks": "all"}, optim={"matrix": "muon"}, finetune={"lr_fraction": 0.8}),
+    )
+    assert mini.jobs() == {}
+
+
+def test_a_study_of_another_name_has_its_own_page_of_the_same_results(mini):
+    """Also when the old file is gone, which is a renaming."""
+    (mini.root / "config/studies/mini.yaml").unlink()
+    mini.write("config/studies/other.yaml", study(name="other"))
+    assert mini.jobs("results/other/report.html", config=["study=other"]) == PAGE
+
+
+def test_partition_and_resources_run_nothing(mini):
+    resources = ["--default-resources", "slurm_partition=other", "--set-resources", "pretrain:gres=gpu:h100:8"]
+    assert mini.jobs(*resources, "--set-threads", "pretrain=2") == {}
+
+
+def test_another_place_of_the_results_runs_nothing(mini, tmp_path):
+    (mini.root / "results").rename(tmp_path / "elsewhere")
+    assert mini.jobs(config=[f"results={tmp_path / 'elsewhere'}"]) == {}
+
+
 def test_alpha_of_one_cell_runs_that_cell_alone(mini):
     mini.write("config/studies/mini.yaml", study(factors={"xsa.alpha": [0, 0.5], "seed": [0]}))
     assert mini.jobs() == {"pretrain": 1, "overhead": 1, **EVALUATIONS, **PAGE}

@@ -16,7 +16,7 @@ from xsa.store.errors import UserError
 
 METADATA = "ro-crate-metadata.json"
 _SPECIFICATION = "https://w3id.org/ro/crate/1.1"
-_CONTEXT = [f"{_SPECIFICATION}/context", {"sha256": "https://schema.org/sha256"}]
+_CONTEXT = [f"{_SPECIFICATION}/context", {"sha256": "http://schema.org/sha256"}]
 _LICENCE = "#licence"
 # What an archive may hold; nothing hidden, nothing that leads out of its folder.
 _RESULT = r"results/[a-z_]+/[A-Za-z0-9._-]+@[0-9a-f]{10}"
@@ -80,8 +80,8 @@ def describe(about: About, entries: Iterable[Entry], results: dict[str, str]) ->
             "identifier": about.study,
             "datePublished": about.date,
             "license": {"@id": _LICENCE},
-            "hasPart": [{"@id": quote(path)} for path in [*single, *results]],
-            "mentions": [{"@id": "#run"}],
+            "hasPart": _references([*single, *results]),
+            "mentions": {"@id": "#run"},
         },
         {
             "@id": _LICENCE,
@@ -104,17 +104,23 @@ def describe(about: About, entries: Iterable[Entry], results: dict[str, str]) ->
             "endTime": about.date,
             "instrument": {"@id": "#xsa"},
             "object": {"@id": quote(study)},
-            "result": [{"@id": quote(folder)} for folder in results],
+            "result": _references(results),
         },
     ]
     for folder, found in folders.items():
-        parts = [{"@id": quote(entry.path)} for entry in found]
+        parts = _references(entry.path for entry in found)
         name = folder.removeprefix("results/").rstrip("/")
         graph.append(
             {"@id": quote(folder), "@type": "Dataset", "name": name, "description": results[folder], "hasPart": parts}
         )
     graph += [_file(entry) for entry in entries]
     return {"@context": _CONTEXT, "@graph": graph}
+
+
+def _references(paths: Iterable[str]) -> list[dict[str, str]] | dict[str, str]:
+    """References to entities; a single one stands without a list, as the specification recommends."""
+    references = [{"@id": quote(path)} for path in paths]
+    return references[0] if len(references) == 1 else references
 
 
 def _file(entry: Entry) -> dict[str, Any]:

@@ -18,6 +18,10 @@ class Machine(NamedTuple):
     compiler: bool
 
 
+# All that `auto` can mean: a GPU, for which code is always compiled; none, with a compiler or without.
+MACHINES = (Machine(True, True), Machine(False, True), Machine(False, False))
+
+
 @cache
 def has_cuda() -> bool:
     """True where an NVIDIA device node is there and not hidden by CUDA_VISIBLE_DEVICES."""

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from xsa.store.errors import UserError
-from xsa.study.machine import Machine
+from xsa.study.machine import MACHINES
 from xsa.study.plan import Plan
 from xsa.study.project import Project
 from xsa.study.study import STUDIES, LoadedStudy
-
-# What `auto` can mean: a GPU; no GPU, with a compiler or without.
-_MACHINES = (Machine(True, True), Machine(False, True), Machine(False, False))
 
 
 def referenced(project: Project) -> set[tuple[str, str]]:
@@ -21,7 +18,7 @@ def referenced(project: Project) -> set[tuple[str, str]]:
     for path in sorted((project.root / STUDIES).glob("*.y*ml")):
         try:
             loaded = LoadedStudy(path, project.root)
-            for machine in _MACHINES:
+            for machine in MACHINES:
                 wanted |= Plan(loaded, project.lock, project.results, machine).results.keys()
         except UserError as error:
             raise UserError(
