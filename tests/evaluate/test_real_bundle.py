@@ -1,4 +1,4 @@
-"""The published sets, where they are at hand: the folder that config/studies/text.yaml names."""
+"""CORE on the published sets, where they are at hand."""
 
 from __future__ import annotations
 
@@ -9,24 +9,18 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-import yaml
 
 from xsa.data.icl import choose_tasks, order_items, read_items, read_tasks
 from xsa.evaluate.centred import TaskScore, aggregate, baseline_table, published_items
 from xsa.evaluate.core import make_prompts
 from xsa.study.stages import CoreStage
 
-ROOT = Path(__file__).parents[2]
 ITEMS = 11  # one more than the examples of a task
 
 
-@pytest.fixture(scope="module")
-def bundle() -> Path:
-    named = yaml.safe_load((ROOT / "config" / "studies" / "text.yaml").read_text(encoding="utf-8"))
-    path = ROOT / named["settings"]["bundle"]["path"]
-    if not (path / "core.yaml").exists():
-        pytest.skip(f"no CORE bundle at {path}, where config/studies/text.yaml looks for it")
-    return path
+@pytest.fixture
+def bundle(published_sets) -> Path:
+    return published_sets("eval_bundle")
 
 
 @pytest.mark.parametrize("size", ["gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"])
