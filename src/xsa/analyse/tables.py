@@ -35,6 +35,16 @@ _TEX = {
     "α": r"$\alpha$",
     "Δ": r"$\Delta$",
     "ᵢ": r"$_{i}$",
+    "ⱼ": r"$_{j}$",
+    "…": r"\ldots{}",
+    "–": "--",
+    "\u2011": "-",
+    "†": r"\textdagger{}",
+    "²": r"$^{2}$",
+    "⟨": r"$\langle$",
+    "⟩": r"$\rangle$",
+    "ε": r"$\varepsilon$",
+    "‖": r"$\|$",
 }
 _UNPRINTABLE = ("Cc", "Cn", "Cs", "Zl", "Zp")
 MISSING_TEX = "--"
@@ -148,8 +158,12 @@ def change(value: float, digits: int) -> str:
 
 
 def escape_tex(text: str) -> str:
-    """Text that TeX prints as it stands, on one line."""
-    return "".join(_TEX.get(character, character) for character in one_line(text))
+    """Text that TeX prints as it stands, on one line; by its number what fonts of Latin letters lack."""
+    return "".join(_TEX.get(character) or _printable(character) for character in one_line(text))
+
+
+def _printable(character: str) -> str:
+    return character if character < "\u0180" else rf"\texttt{{U+{ord(character):04X}}}"
 
 
 def one_line(text: str) -> str:

@@ -68,8 +68,8 @@ _HEADLINE = ("differences",)
 _PLACES = {
     "words": _HEADLINE,
     "results": ("core_tasks", "chatcore_tasks"),
-    "loss": ("loss", "loss_difference", "validation_bpb", "conventions"),
-    "mechanism": ("alignment", "diagonal"),
+    "loss": ("loss", "loss_difference", "validation_bpb", "validation_difference", "conventions"),
+    "mechanism": ("alignment", "alignment_positions", "diagonal", "looks", "looks_positions", "alignment_training"),
     "overhead": ("overhead",),
 }
 _FILTERS = [

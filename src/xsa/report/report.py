@@ -8,7 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from xsa.analyse.tables import write_table
+from xsa.report import provenance
+from xsa.report.gaps import gaps
+from xsa.report.markdown import SUMMARY, markdown
 from xsa.report.page import TEMPLATE, render
+from xsa.report.paper import PAPER, paper_tex
 from xsa.report.reading import read_analysis
 from xsa.report.verdicts import COLUMNS, judged
 from xsa.store.errors import UserError
@@ -22,7 +26,7 @@ _BESIDE = ("tables", "figures")
 
 
 def report(job: Job) -> dict[str, Any]:
-    """Write report.html, tables/ and figures/ of the analysis `analyse` into `job.out`."""
+    """Write report.html, paper.tex, summary.md, tables/ and figures/ of the analysis `analyse` into `job.out`."""
     page = write_report(job.input("analyse"), job.out, job.settings)
     job.progress.say(f"page of {page.stat().st_size / 1e6:.1f} MB")
     return {"bytes": page.stat().st_size}
@@ -34,7 +38,7 @@ def write_report(
     """Write the page of the analysed study in `analysis` to `study_folder`/report.html; return that path.
 
     settings: the claims that it is held against, its deviations and how to cite it; None for a page without.
-    The verdicts lie in tables/claims.csv and .tex. The tables and figures are copied beside it first; each file appears whole or not at all, the page last. Records of
+    The verdicts lie in tables/claims.csv and .tex, all floats in paper.tex, a summary in summary.md. The tables and figures are copied beside it first; each file appears whole or not at all, the page last. Records of
     the study's other results are looked for in the results folder that `analysis` lies in; where one is missing, the
     page says so.
     """
@@ -47,6 +51,10 @@ def write_report(
     for folder in _BESIDE:
         for path in sorted((analysis / folder).glob("*")):
             _copy(path, study_folder / folder / path.name)
+    tables = sorted(path.stem for path in (study_folder / "tables").glob("*.tex"))
+    write_text(study_folder / PAPER, paper_tex(read.summary, read.figures, tables))
+    missing = gaps(read, provenance.cells(read))
+    write_text(study_folder / SUMMARY, markdown(read.summary, rows, missing, f"results/{read.summary['study']}/{PAGE}"))
     write_text(study_folder / PAGE, page)
     return study_folder / PAGE
 

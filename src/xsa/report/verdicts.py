@@ -23,7 +23,7 @@ _CLASS = {
     CANNOT_TELL: "unknown",
     NOT_TESTED: "untested",
 }
-_PART = "part of the baseline's"  # a unit told in per cent
+PART = "part of the baseline's"  # a unit told in per cent
 COLUMNS = (
     Column("id", "Claim"),
     Column("shape", "Shape"),
@@ -97,7 +97,7 @@ def _shown(row: Row, group: Sequence[Row], anchors: dict[str, str]) -> Row:
 def _number(row: Row, value: float | None) -> str:
     if absent(value):
         return ABSENT
-    if row["unit"] == _PART:
+    if row["unit"] == PART:
         return percent(value, 1, sign=True)
     return change(value, 4) if row["n_of"] == "seed" or row["published"] is not None else significant(value, 2)
 
@@ -105,7 +105,7 @@ def _number(row: Row, value: float | None) -> str:
 def _range(row: Row, lo: str, hi: str) -> str:
     if row[lo] is None:
         return ""
-    if row["unit"] == _PART:
+    if row["unit"] == PART:
         return f"[{percent(row[lo], 1, sign=True)}, {percent(row[hi], 1, sign=True)}]"
     return interval([row[lo], row[hi]], 4)
 
@@ -136,7 +136,7 @@ def _notes(row: Row) -> list[str]:
 
 
 def _limit(row: Row) -> str:
-    return percent(row["tolerance"], 0) if row["unit"] == _PART else f"{row['tolerance']:g} {row['unit']}".strip()
+    return percent(row["tolerance"], 0) if row["unit"] == PART else f"{row['tolerance']:g} {row['unit']}".strip()
 
 
 def _size(ratio: float) -> str:
