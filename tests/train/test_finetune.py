@@ -173,6 +173,19 @@ def test_rates_start_anew_and_moments_go_on_from_pretrainings(finetuning, run):
     assert after["dtype"] == before["dtype"]
 
 
+def test_dtype_model_and_optimizer_are_the_pretrained_cells(pretraining, results, run, tiny):
+    optim = tiny.optim(matrix="adamw", matrix_lr=0.001)
+    base = run(pretraining("coarse", dtype="bfloat16", optim=optim))
+    given = {"checkpoint": base, "chatsets": chatsets(results, TALK), "tokenizer": pretraining.inputs["tokenizer"]}
+    folder = run(results.job("finetune", "coarse", settings(steps=2), **given))
+    stored = {name: tensor.dtype for name, tensor in load_file(folder / "model.safetensors").items()}
+    assert stored == {name: tensor.dtype for name, tensor in load_file(base / "model.safetensors").items()}
+    assert stored["transformer.wte.weight"] == torch.bfloat16 and stored["lm_head.weight"] == torch.float32
+    before, after = (json.loads((path / "config.json").read_text()) for path in (base, folder))
+    assert after["model"] == before["model"]
+    assert (after["training"]["dtype"], after["training"]["optim"]["matrix"]) == ("bfloat16", "adamw")
+
+
 def test_one_step_from_the_checkpoints_moments_is_the_one_written_out(finetuning, run):
     """The head after one step: AdamW by hand from the stored moments, at the recipe's rate, on the step's gradient."""
     job = finetuning("a", steps=1)
