@@ -9,6 +9,8 @@ rule attention:
     log:
         flow.log("attention"),
     threads: flow.threads("attention", workflow)
+    resources:
+        **flow.resources("attention", workflow),
     params:
         study=flow.study_of("attention"),
     message:
@@ -23,6 +25,8 @@ rule overhead:
     log:
         flow.log("overhead"),
     threads: flow.threads("overhead", workflow, alone=True)
+    resources:
+        **flow.resources("overhead", workflow),
     params:
         study=flow.study_of("overhead"),
     message:
@@ -39,6 +43,8 @@ rule equivalence:
     log:
         flow.log("equivalence"),
     threads: flow.threads("equivalence", workflow)
+    resources:
+        **flow.resources("equivalence", workflow),
     params:
         study=flow.study_of("equivalence"),
     message:

@@ -9,12 +9,15 @@ rule bpb:
     log:
         flow.log("bpb"),
     threads: flow.threads("bpb", workflow)
+    resources:
+        **flow.resources("bpb", workflow),
     params:
         study=flow.study_of("bpb"),
     message:
         "bits per byte of {wildcards.result}"
     shell:
-        "exec xsa bpb {params.study} {output.record:q} --threads {threads} --log {log:q}"
+        "exec xsa bpb {params.study} {output.record:q} --threads {threads}"
+        " --devices {resources.devices} --nodes {resources.on_nodes} --log {log:q}"
 
 
 rule core:
@@ -25,6 +28,8 @@ rule core:
     log:
         flow.log("core"),
     threads: flow.threads("core", workflow)
+    resources:
+        **flow.resources("core", workflow),
     params:
         study=flow.study_of("core"),
     message:
@@ -41,6 +46,8 @@ rule chatcore:
     log:
         flow.log("chatcore"),
     threads: flow.threads("chatcore", workflow)
+    resources:
+        **flow.resources("chatcore", workflow),
     params:
         study=flow.study_of("chatcore"),
     message:

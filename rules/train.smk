@@ -9,12 +9,15 @@ rule pretrain:
     log:
         flow.log("pretrain"),
     threads: flow.threads("pretrain", workflow)
+    resources:
+        **flow.resources("pretrain", workflow),
     params:
         study=flow.study_of("pretrain"),
     message:
         "training {wildcards.result}"
     shell:
-        "exec xsa pretrain {params.study} {output.record:q} --threads {threads} --log {log:q}"
+        "exec xsa pretrain {params.study} {output.record:q} --threads {threads}"
+        " --devices {resources.devices} --nodes {resources.on_nodes} --log {log:q}"
 
 
 rule finetune:
@@ -25,12 +28,15 @@ rule finetune:
     log:
         flow.log("finetune"),
     threads: flow.threads("finetune", workflow)
+    resources:
+        **flow.resources("finetune", workflow),
     params:
         study=flow.study_of("finetune"),
     message:
         "fine-tuning {wildcards.result}"
     shell:
-        "exec xsa finetune {params.study} {output.record:q} --threads {threads} --log {log:q}"
+        "exec xsa finetune {params.study} {output.record:q} --threads {threads}"
+        " --devices {resources.devices} --nodes {resources.on_nodes} --log {log:q}"
 
 
 rule imported:

@@ -30,6 +30,18 @@ def has_cuda() -> bool:
     return any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists()
 
 
+def gpus() -> list[str]:
+    """Names of the GPUs that a process started here may use, as CUDA_VISIBLE_DEVICES has them.
+
+    Those that it names, else one for each device node. XSA_DEVICES, a list with commas, stands in for both.
+    """
+    listed = os.environ.get("XSA_DEVICES", os.environ.get("CUDA_VISIBLE_DEVICES"))
+    if listed is not None:
+        return [name for name in listed.replace(" ", "").split(",") if name and name != "-1"]
+    nodes = [path.name.removeprefix("nvidia") for path in Path("/dev").glob("nvidia[0-9]*")]
+    return sorted(nodes, key=int) or (["0"] if Path("/dev/dxg").exists() else [])
+
+
 @cache
 def has_compiler() -> bool:
     """True where torch.compile finds a C++ compiler: the one that CXX names, or one of the usual names."""

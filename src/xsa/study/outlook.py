@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from xsa.store.recorded import Recorded, recorded_results
+from xsa.study.architecture import ModelConfig
 from xsa.study.cost import Cost, Costs
 from xsa.study.forecast import BRINGS, Forecast, Forecasts
 from xsa.study.lock import StagesLock
@@ -85,6 +86,10 @@ class Ground:
         self.recipes |= {result.digest: result.recipe for result in plan.results.values()}
         self._costs = Costs(self.recipes)
         self.forecasts = Forecasts(self._costs, self.recorded.values(), plan.study.run.gpu or gpu_model())
+
+    def model(self, result: Result) -> ModelConfig | None:
+        """The model that a result's job runs."""
+        return self._costs.model(result.recipe)
 
     def line(self, result: Result, action: Action, cells: tuple[str, ...] = ()) -> Line:
         """A result with an action, and what that costs."""
