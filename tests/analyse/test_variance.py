@@ -47,8 +47,14 @@ def test_without_noise_of_seeds_the_interval_is_the_normal_one_over_items():
 
 
 def test_the_quantile_of_both_is_weighted_by_their_variances():
-    # 3 seeds: t(2) = 4.302653; seeds' variance 3, items' own 1: (4.302653·3 + 1.959964·1)/√4
-    assert Noise(3, 3.0, 1.0, 0.0, math.inf).interval(0.0).hi == pytest.approx((4.302653 * 3 + 1.959964) / 2, rel=1e-6)
+    # 3 seeds: t(2) = 4.302653; seeds' variance 1, items' own 3: (4.302653·1 + 1.959964·3)/√4
+    found = Noise(3, 1.0, 3.0, 0.0, math.inf).interval(0.0)
+    assert found.hi == pytest.approx((4.302653 + 1.959964 * 3) / 2, rel=1e-6)
+
+
+def test_the_interval_over_both_is_never_narrower_than_that_over_seeds():
+    for items in (0.001, 0.01, 0.1, 0.3):
+        assert Noise(3, 1.0, items, 0.0, math.inf).interval(0.0).hi >= 4.302652
 
 
 def test_one_seed_tells_the_noise_of_items_alone():

@@ -55,3 +55,8 @@ def test_a_number_is_shown_as_a_person_would_write_it(shown, expected):
 @pytest.mark.parametrize("value", [None, math.nan, math.inf])
 def test_what_is_no_number_is_a_dash(show, value):
     assert show(value) == "–"
+
+
+def test_a_p_has_two_digits_and_no_more_zeros_than_a_table_needs():
+    told = [numbers.probability(value) for value in (0.0234, 0.361, 1.0, 0.99999, 0.0004, 1e-9, None)]
+    assert told == ["0.023", "0.36", "1", "1", "0.0004", "< 0.0001", "–"]

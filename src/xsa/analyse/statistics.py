@@ -55,6 +55,14 @@ def paired_t(differences: Sequence[float], confidence: float = CONFIDENCE) -> In
     return Interval(float(values.mean()) - half, float(values.mean()) + half)
 
 
+def pointwise_t(values_SN: np.ndarray, confidence: float = CONFIDENCE) -> tuple[np.ndarray, np.ndarray]:
+    """Means over at least two seeds at each point of curves and half widths of their `paired_t` intervals, each by itself."""
+    S = len(values_SN)
+    assert S > 1, "one seed has no spread"
+    factor = float(stdtrit(S - 1, 0.5 + confidence / 2)) / math.sqrt(S)
+    return values_SN.mean(axis=0), factor * values_SN.std(axis=0, ddof=1)
+
+
 def pooled_sd(groups: Sequence[Sequence[float]]) -> tuple[float | None, int]:
     """Standard deviation within groups, pooled over them, and its degrees of freedom: √(ΣSS / Σ(n−1)).
 

@@ -86,6 +86,15 @@ def significant(value: float | None, digits: int = 3) -> str:
     return f"{_minus(mantissa)} × 10{str(int(power)).translate(_SUPERSCRIPTS)}"
 
 
+def probability(value: float | None) -> str:
+    """A p in two digits: `0.023`, `0.36`, `1`; what is smaller than a table needs is `< 0.0001`."""
+    if absent(value):
+        return ABSENT
+    return (
+        "< 0.0001" if value < 1e-4 else "1" if value >= 0.995 else f"{value:.2g}" if value >= 1e-3 else f"{value:.1g}"
+    )
+
+
 def count(value: float | None) -> str:
     """A whole number with thousands apart: `1,048,576`."""
     return ABSENT if absent(value) else _minus(f"{round(value):,}")
