@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
 import re
 import sys
@@ -11,6 +13,7 @@ from typing import Any
 
 from xsa.store.errors import UserError
 from xsa.store.files import write_text
+from xsa.store.lock import Lock, lock_path
 from xsa.store.publish import published
 from xsa.store.snapshot import take_snapshot
 from xsa.study.limits import check_limits
@@ -19,6 +22,7 @@ from xsa.study.outlook import outlook, price_of_retraining
 from xsa.study.plan import Plan
 from xsa.study.project import Project
 from xsa.study.result import Result
+from xsa.study.scheduling import Scheduling
 from xsa.study.show_outlook import outlook_as_summary
 from xsa.study.stages import STAGES
 from xsa.study.study import STUDIES
@@ -38,6 +42,7 @@ class Workflow:
             raise UserError("results= is empty; name the folder that holds all results")
         self.results = Path(str(results))
         self.project = Project(Path.cwd(), self.results)
+        self._scheduling = Scheduling(self._find, self.results)
 
     def _find(self, stage: str, key: str) -> tuple[Plan, Result]:
         return told(self.project.find, stage, key, self.study)
@@ -71,15 +76,23 @@ class Workflow:
         return str(result.folder(self.results) / "record.json")
 
     def threads(self, stage: str, workflow, alone: bool = False):
-        """Threads of a stage's job: the study's. On one machine GPU jobs, and `alone`, take all cores, so that they take turns."""
+        """Threads of a stage's job: the study's, for each process. On one machine a job that is to be `alone` takes all cores."""
 
         def of(wildcards) -> int:
-            run = self._find(stage, wildcards.result)[0].study.run
             # Asked when a job is planned: cores are not known while the Snakefile is read.
-            turns = workflow.local_exec and (alone or run.requires == "cuda")
-            return (workflow.resource_settings.cores if turns else None) or run.threads
+            cores = workflow.resource_settings.cores if alone and workflow.local_exec else None
+            return cores or told(self._scheduling.threads, stage, wildcards.result, workflow)
 
         return of
+
+    def resources(self, stage: str, workflow) -> dict[str, Callable]:
+        """Resource functions of a rule, by name (`xsa.study.scheduling`)."""
+        found = self._scheduling.resources(stage, workflow)
+        return {name: _told_by(function) for name, function in found.items()}
+
+    def limit_devices(self, workflow) -> None:
+        """On one machine, have jobs wait for its GPUs."""
+        self._scheduling.limit_devices(workflow)
 
     def page(self, wildcards):
         """The record of a study's page. The code of all the study's stages is checked first, also when nothing is to run."""
@@ -158,6 +171,12 @@ class Workflow:
             print(f"\n{outlook_as_summary(ahead)}\n", file=sys.stderr, flush=True)
             check_limits(ahead)
 
+    def take_turn(self) -> None:
+        """Refuse where another run of this study, on these results, goes on; one that was killed does not count."""
+        turn = Lock(lock_path(self.results, "run", self.study), f"the study {self.study!r}")
+        turn.__enter__()
+        atexit.register(turn.__exit__)
+
     def freeze(self, workflow) -> None:
         """Have every job of the run that now starts work by a copy of the code and configuration as they are now."""
         snapshot = take_snapshot(self.project.root, self.results)
@@ -175,3 +194,13 @@ def told(work: Callable, *args: Any) -> Any:
     except UserError as error:
         print(f"\n{error}\n", file=sys.stderr)
         sys.exit(1)
+
+
+def _told_by(function: Callable) -> Callable:
+    """`function` as Snakemake asks it, by the same names, with errors of the user told as `told` does."""
+
+    @functools.wraps(function)
+    def of(*args: Any, **kwargs: Any) -> Any:
+        return told(functools.partial(function, **kwargs), *args)
+
+    return of
