@@ -12,6 +12,7 @@ FRONT_PAGE = "paper"
 
 
 flow = told(Workflow, STUDY, RESULTS)
+flow.limit_devices(workflow)
 
 
 wildcard_constraints:
