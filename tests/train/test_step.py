@@ -125,3 +125,49 @@ def test_default_micro_batch_divides_the_rows(tiny):
     assert micro_batch(RunSettings(), tiny.model(), 4, cpu) == 4
     assert micro_batch(RunSettings(micro_batch=8), tiny.model(), 4, cpu) == 4
     assert micro_batch(RunSettings(micro_batch=3), tiny.model(), 4, cpu) == 3
+
+
+def out_of_memory_above(one: Trainer, rows: int) -> None:
+    """Let the trainer's device hold only so many rows at a time: memory runs out after the forward pass."""
+    loss_sum = one.loss_sum
+
+    def limited(tokens_BT, targets_BT):
+        loss = loss_sum(tokens_BT, targets_BT)
+        if len(tokens_BT) > rows:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return loss
+
+    one.loss_sum = limited
+
+
+@pytest.mark.parametrize(("fits", "halved"), [(2, [(4, 2)]), (1, [(4, 2), (2, 1)])])
+def test_where_memory_runs_out_the_step_starts_again_with_half_the_rows(tiny, fits, halved):
+    plain, short = trainer(tiny, fits), trainer(tiny, 4)
+    out_of_memory_above(short, fits)
+    for step in (5, 6):
+        a, b = plain.step(step), short.step(step)
+        assert (a.loss, a.grad_norm) == (b.loss, b.grad_norm)
+    assert short.halved == [{"step": 6, "from": before, "to": after} for before, after in halved]
+    for name, parameter in plain.model.named_parameters():
+        assert torch.equal(short.model.get_parameter(name), parameter), "nothing of the failed try is left"
+
+
+def test_memory_that_runs_out_in_the_middle_of_a_step_leaves_no_gradient_behind(tiny):
+    plain, short = trainer(tiny, 1), trainer(tiny, 2)
+    loss_sum, calls = short.loss_sum, []
+
+    def second_fails(tokens_BT, targets_BT):
+        calls.append(len(tokens_BT))
+        if len(calls) == 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return loss_sum(tokens_BT, targets_BT)
+
+    short.loss_sum = second_fails
+    assert plain.step(0).grad_norm == short.step(0).grad_norm and calls == [2, 2, 1, 1, 1, 1]
+
+
+def test_a_row_that_does_not_fit_is_a_sentence(tiny):
+    one = trainer(tiny, 4)
+    out_of_memory_above(one, 0)
+    with pytest.raises(UserError, match="one row does not fit into the memory of cpu"):
+        one.step(0)

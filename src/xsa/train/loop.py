@@ -81,6 +81,7 @@ class Run:
             "device": str(self.ranks.device),
             "processes": self.ranks.world,
             "micro_batch": self.trainer.micro_batch,
+            **({"micro_batch_halved": self.trainer.halved} if self.trainer.halved else {}),
             "deterministic": torch.are_deterministic_algorithms_enabled(),
             "steps": self.steps,
             "tokens": self.tokens,
@@ -97,7 +98,7 @@ class Run:
 
     def _step(self) -> None:
         started = time.perf_counter()
-        position = self.position
+        position, halved = self.position, len(self.trainer.halved)
         try:
             update = self.trainer.step(position.step)
         except NotFiniteError as error:
@@ -105,6 +106,10 @@ class Run:
                 f"training stopped: {error}. Nothing was updated in that step; {self.states.where()}. Lower the learning "
                 "rates or look at the data of that step; to run it again from the start delete the state"
             ) from None
+        for one in self.trainer.halved[halved:]:
+            self.progress.say(
+                f"memory ran out in step {one['step']:,}: it was started again with {one['to']} rows at a time, not {one['from']}"
+            )
         position.step += 1
         position.stream = chain(position.stream, update.batch.content)
         seconds = time.perf_counter() - started

@@ -59,7 +59,7 @@ def pretrain(job: Job) -> dict[str, Any]:
             )
 
         def bpb() -> float:
-            return row_losses(model, look[:, :-1], look[:, 1:], tokenizer.token_bytes, size, group).bpb
+            return row_losses(model, look[:, :-1], look[:, 1:], tokenizer.token_bytes, trainer.micro_batch, group).bpb
 
         def align() -> list[Value]:
             return measure(model, torch.from_numpy(validation.take(0, settings.attention_rows)[:, :-1]))

@@ -71,13 +71,13 @@ class Trainer:
         self.model, self.optimizer, self.batches, self.rates = model, optimizer, batches, rates
         self.loss_sum, self.micro_batch, self.ranks = loss_sum, micro_batch, ranks
         self.part = ranks.part(batches.batch_rows)
+        self.halved: list[dict[str, int]] = []
 
     def step(self, step: int) -> Update:
         """Do update number `step` (0-based). NotFiniteError, before anything is updated, where it would ruin the weights."""
         batch = self.batches.read(step)
-        loss, last_micro_loss = self._backward(batch)
+        loss, last_micro_loss = self._loss_and_gradients(batch, step)
         self.optimizer.sum_gradients()
-        (loss,) = self.ranks.sum([loss])
         norm = torch.linalg.vector_norm(self.optimizer.gradient_norms(), dtype=torch.float64).item()
         if not (math.isfinite(loss) and math.isfinite(norm)):
             raise NotFiniteError(step, loss, self._culprit())
@@ -95,8 +95,38 @@ class Trainer:
                 return name if kind == "parameter" else f"the gradient of {name}"
         return "the loss itself"
 
-    def _backward(self, batch: Batch) -> tuple[float, float]:
-        """Accumulate this rank's gradients; its share of the mean loss, summed in float64, and its last micro-batch's mean."""
+    def _loss_and_gradients(self, batch: Batch, step: int) -> tuple[float, float]:
+        """The batch's mean loss and that of this rank's last micro-batch, with each rank's gradients accumulated.
+
+        Where the memory of any rank does not hold a micro-batch, all halve it and start the step again; `halved` keeps that
+        for the record. UserError where not even one row fits.
+        """
+        while True:
+            losses = self._backward(batch)
+            loss, full = self.ranks.sum([losses[0] if losses else 0.0, float(losses is None)])
+            if not full:
+                return loss, losses[1]
+            self._halve(step)
+
+    def _halve(self, step: int) -> None:
+        before, rows = self.micro_batch, self.part[1] - self.part[0]
+        if before == 1:
+            raise UserError(
+                f"one row does not fit into the memory of {self.ranks.device}; train on a GPU with more memory, or choose a "
+                "smaller model or shorter rows"
+            )
+        # A divisor, so that all micro-batches keep one shape.
+        self.micro_batch = max(size for size in range(1, before // 2 + 1) if rows % size == 0)
+        self.halved.append({"step": step + 1, "from": before, "to": self.micro_batch})
+        self.optimizer.zero_grad()
+        if self.ranks.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def _backward(self, batch: Batch) -> tuple[float, float] | None:
+        """Accumulate this rank's gradients; its share of the mean loss, summed in float64, and its last micro-batch's mean.
+
+        None where the device's memory ran out.
+        """
         count = int((batch.targets_RT >= 0).sum())
         device = self.ranks.device
         total = torch.zeros((), dtype=torch.float64, device=device)
@@ -109,10 +139,7 @@ class Trainer:
                 loss = self.loss_sum(tokens_BT, targets_BT) / max(count, 1)
                 loss.backward()
             except torch.OutOfMemoryError:
-                raise UserError(
-                    f"a micro-batch of {self.micro_batch} rows does not fit into the memory of {device}; set run.micro_batch "
-                    f"to {max(self.micro_batch // 2, 1)} (it changes no result beyond rounding)"
-                ) from None
+                return None
             total += loss.detach().double()
         own = int((batch.targets_RT[rows] >= 0).sum())
         return total.item(), loss.item() * max(count, 1) / max(own, 1)
