@@ -30,7 +30,7 @@ RECIPE = {
             "mixture": [{"set": "smoltalk"}, {"set": "gsm8k"}, {"set": "simplespelling", "limit": 20}],
         },
         "bpb": {"rows": 8},
-        "core": {"max_per_task": 12},
+        "core": {"max_per_task": 12, "baselines": "bundle"},
         "chatcore": {"max_per_task": 4, "spellingbee_items": 4, "max_new_tokens": 8},
         "attention": {"rows": 2},
         "overhead": {"repetitions": 3, "warmup": 1, "batch_rows": 2, "device": "cpu"},
