@@ -7,12 +7,8 @@ import json
 import pytest
 
 from tests.analyse.fabricate import fabricate
-from xsa.analyse.analyse import _cell_row, _summary
-from xsa.analyse.arms import read_grid
-from xsa.analyse.checks import equivalence_rows, overhead_rows
+from xsa.analyse import analyse as stage
 from xsa.analyse.claims import claim_rows
-from xsa.analyse.compare import metric_rows
-from xsa.analyse.results import Results
 from xsa.analyse.verdicts import CANNOT_TELL, INSIDE_NOISE, NOT_REPRODUCED, NOT_TESTED, REPRODUCED
 from xsa.study.claims import Claims
 
@@ -21,17 +17,11 @@ ARM = {"xsa.alpha": 1}
 
 def summarised(root, **kwargs) -> dict:
     """The summary of a fabricated study, without drawing its figures."""
-    study = fabricate(root / "results", **kwargs)
-    grid, results = read_grid(study.settings), Results(study.job(root / "out"))
-    found = {
-        "cells": [_cell_row(results, grid, cell) for cell in grid.cells],
-        "metrics": metric_rows(results, grid),
-        "tasks": [],
-        "layers": [],
-        "overhead": overhead_rows(results, grid),
-        "equivalence": equivalence_rows(results, grid),
-    }
-    return json.loads(json.dumps(_summary(study.settings, results, grid, found, [])))
+    job = fabricate(root / "results", **kwargs).job(root / "results/analyse/fabricated@0123456789")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stage, "_draw", lambda *arguments: [])
+        stage.analyse(job)
+    return json.loads((job.out / "summary.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")

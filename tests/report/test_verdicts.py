@@ -169,3 +169,13 @@ def test_the_tally_counts_judgements_of_each_kind():
 def test_the_same_claims_give_the_same_page(analysed, held, tmp_path):
     assert write_report(analysed, tmp_path, settings()).read_bytes() == (held / "report.html").read_bytes()
     assert json.loads(json.dumps(settings().claims)) == list(settings().claims)
+
+
+def test_the_headline_figure_stands_before_the_claims_and_not_again(tree, analysed, parse, tmp_path):
+    def figures(page, name):
+        return [one.get("id") for one in section(page, name).iter("figure")]
+
+    assert figures(tree, "words") == ["figure-differences"]
+    assert "figure-differences" not in figures(tree, "results")
+    bare = parse(write_report(analysed, tmp_path).read_text(encoding="utf-8"))
+    assert figures(bare, "results")[0] == "figure-differences"

@@ -11,11 +11,9 @@ from typing import Any
 import numpy as np
 
 from xsa.analyse.arms import Grid
-from xsa.analyse.conventions import other_convention
+from xsa.analyse.conventions import FIRST, KEPT, LAST, other_convention
 from xsa.analyse.curves import Gap, loss_gap, smooth
 from xsa.analyse.results import Results
-
-FIRST, LAST = 0.05, 0.25  # the part of the steps that counts as early; before it the loss of an untrained model falls
 
 
 def artefact_rows(results: Results, grid: Grid) -> list[dict[str, Any]]:
@@ -30,7 +28,7 @@ def artefact_rows(results: Results, grid: Grid) -> list[dict[str, Any]]:
 def _row(gap: Gap) -> dict[str, Any]:
     steps = len(gap.step_N)
     early = slice(int(FIRST * steps), max(int(LAST * steps), int(FIRST * steps) + 1))
-    every = max(1, steps // 100)
+    every = max(1, steps // KEPT)
     own, moved = [], []
     for baseline_N, arm_N in zip(gap.baseline_SN, gap.arm_SN, strict=True):
         arm = smooth(arm_N)

@@ -62,12 +62,12 @@ _ASKED_FOR = {
     "deviations": lambda settings: settings.deviations,
     "cite": lambda settings: settings.citation,
 }
-# Which figures stand in which section, in order; a figure that is not named stands at the end of the results. The headline figure
-# stands before the claims, or, where there are none, among the results.
-_HEADLINE = ("differences",)
+# Which figures stand in which section, in order; a figure that is not named stands at the end of the results. The headline figure,
+# the first of `_HEADLINES` that was drawn, stands before the claims, and the others, or all where there are no claims, in the results.
+_HEADLINES = ("doses", "differences")
 _PLACES = {
-    "words": _HEADLINE,
-    "results": ("core_tasks", "chatcore_tasks"),
+    "words": (),
+    "results": (*_HEADLINES, "core_tasks", "chatcore_tasks"),
     "loss": ("loss", "loss_difference", "validation_bpb", "validation_difference", "conventions"),
     "mechanism": ("alignment", "alignment_positions", "diagonal", "looks", "looks_positions", "alignment_training"),
     "overhead": ("overhead",),
@@ -80,6 +80,7 @@ _FILTERS = [
     "percent",
     "interval",
     "percent_interval",
+    "probability",
     "significant",
     "count",
     "amount",
@@ -169,7 +170,8 @@ def context(analysis: Analysis, settings: ReportStage, rows: list[dict[str, Any]
 def _figures(analysis: Analysis, held: bool) -> dict[str, list[dict[str, Any]]]:
     """The figures of each section, drawn for the page and numbered through it; `held`: against claims."""
     drawn = {figure["name"]: figure for figure in analysis.figures}
-    wanted = dict(_PLACES) if held else _PLACES | {"words": (), "results": (*_HEADLINE, *_PLACES["results"])}
+    first = tuple(name for name in _HEADLINES if name in drawn and held)[:1]
+    wanted = _PLACES | {"words": first, "results": tuple(name for name in _PLACES["results"] if name not in first)}
     named = {name for names in wanted.values() for name in names}
     rest = tuple(name for name in drawn if name not in named)
     places: dict[str, list[dict[str, Any]]] = {}

@@ -24,6 +24,7 @@ _CLASS = {
     NOT_TESTED: "untested",
 }
 PART = "part of the baseline's"  # a unit told in per cent
+_EACH = 6  # judgements of a claim that are told one by one at the top; more are told by verdict
 COLUMNS = (
     Column("id", "Claim"),
     Column("shape", "Shape"),
@@ -52,16 +53,13 @@ def verdict_files(claims: Sequence[Row], rows: Sequence[Row], cells: Sequence[Ro
         found = []
         for claim in one["claims"]:
             mine = [row for row in rows if (row["file"], row["id"]) == (one["name"], claim["id"])]
-            shown = [_shown(row, mine, anchors) for row in mine]
+            names = _apart([row["arm"] for row in mine])
+            shown = [_shown(row, mine, anchors) | {"arm_words": words} for row, words in zip(mine, names, strict=True)]
             place = {"anchor": f"claim-{one['name']}-{claim['id']}", "section": mine[0]["section"]}
             kept = {name: claim[name] for name in ("id", "statement", "where", "second_hand")}
             published = claim.get("published")
-            arms = len({row["arm"] for row in mine}) > 1
-            found.append(
-                kept
-                | place
-                | {"rows": shown, "several_arms": arms, "pair": published, "noise_words": _noise(claim.get("noise"))}
-            )
+            told_of = {"pair": published, "noise_words": _noise(claim.get("noise"))}
+            found.append(kept | place | told_of | {"rows": shown, "lines": _lines(shown)})
         told.append({"name": one["name"], "paper": one["paper"], "claims": found})
     return told
 
@@ -75,6 +73,34 @@ def tally(rows: Sequence[Row]) -> str:
     told = listed([f"{number} {one.replace(': ', ', ')}" for number, one in counts if number])
     judgements = "" if claims == len(rows) else f", judged {len(rows)} times over shapes and arms"
     return f"Of {counted(claims, 'claim')}{judgements}: {told}."
+
+
+def _apart(arms: Sequence[str | None]) -> list[str]:
+    """What tells the arms of a claim apart: their labels without the parts that all of them have; of one arm nothing."""
+    parts = [(arm or "").split(", ") for arm in arms]
+    shared = set.intersection(*map(set, parts))
+    return [", ".join(part for part in one if part not in shared) for one in parts]
+
+
+def _lines(rows: Sequence[Row]) -> list[Row]:
+    """The rows for the short table; where a claim is about many arms, one line for each shape and verdict."""
+    if len(rows) <= _EACH:
+        return list(rows)
+    lines: dict[tuple, list[Row]] = {}
+    for row in rows:
+        lines.setdefault((row["shape"], row["verdict"]), []).append(row)
+    none = {
+        "measured": ABSENT,
+        "range": "",
+        "published_words": ABSENT,
+        "basis": ABSENT,
+        "value": None,
+        "published": None,
+    }
+    return [
+        mine[0] if len(mine) == 1 else mine[0] | none | {"n": None, "arm_words": counted(len(mine), "arm")}
+        for mine in lines.values()
+    ]
 
 
 def _shown(row: Row, group: Sequence[Row], anchors: dict[str, str]) -> Row:
@@ -107,7 +133,9 @@ def _range(row: Row, lo: str, hi: str) -> str:
         return ""
     if row["unit"] == PART:
         return f"[{percent(row[lo], 1, sign=True)}, {percent(row[hi], 1, sign=True)}]"
-    return interval([row[lo], row[hi]], 4)
+    ends = [change(row[end], 4) for end in (lo, hi)]
+    # powers of ten, where four digits would show an end as zero
+    return f"[{', '.join(ends)}]" if any("×" in end for end in ends) else interval([row[lo], row[hi]], 4)
 
 
 def _notes(row: Row) -> list[str]:
