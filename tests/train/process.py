@@ -42,6 +42,8 @@ def act(what: str, trainer: Trainer, watch: loop.Interruption) -> None:
                 time.sleep(0.05)
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
+        case "sleep":
+            time.sleep(600)
         case "fail":
             raise UserError("this one process has failed")
         case "drift":
@@ -72,6 +74,12 @@ def main(plan: dict) -> None:
             act(plan["act"], self, watches[-1])
         return update
 
+    def backward(self, batch):
+        """Memory that holds one row at a time, on the rank that the plan names."""
+        full = plan.get("act") == "memory" and plan["rank"] == self.ranks.rank and self.micro_batch > 1
+        return None if full else accumulate(self, batch)
+
+    accumulate, Trainer._backward = Trainer._backward, backward
     loop.interruption, Trainer.step, NanoChat.init_weights = watched, step, draw
     make_together(job.stage, lambda begin: produce(job, {}, job.out.name.rpartition("@")[2], "", begin))
 

@@ -23,6 +23,7 @@ from xsa.model.nanochat import NanoChat
 from xsa.store.errors import UserError
 from xsa.store.produce import produce
 from xsa.store.progress import Progress
+from xsa.store.status import read_status
 from xsa.study.stages import BpbStage, ScheduleStage
 from xsa.train.distributed import Ranks
 from xsa.train.state import States
@@ -170,6 +171,28 @@ def test_a_signal_to_one_process_stops_all_with_75(world):
     assert codes == [75, 75], said
     assert [state.name for state in States(job.state, print).all()] == ["step_00000002"]
     left_nothing(job)
+
+
+def test_a_process_that_hangs_ends_all_by_a_time_out_and_each_leaves_its_stack(world):
+    job = world.pretraining("hangs")
+    job.run = job.run.model_copy(update={"hang_minutes": 0.1})
+    codes, said = world.together(job, 2, rank=1, step=2, act="sleep")
+    assert codes == [2, 2], said
+    stacks = [(job.state / "stacks" / f"rank_{rank}.txt").read_text() for rank in (0, 1)]
+    assert "in act\n" in stacks[1] and "in act\n" not in stacks[0] and "in sum\n" in stacks[0]
+    assert "process 0 of 2 stands at" in said and "process 1 of 2 stands at" in said
+    told = read_status(job.state)
+    assert told["state"] == "failed" and "one of the 2 processes hangs" in told["error"]
+    assert "ended without a word" not in said
+
+
+def test_where_memory_runs_out_in_one_process_all_halve_the_micro_batch(world, undisturbed):
+    job = world.pretraining("memory")
+    codes, said = world.together(job, 2, rank=1, act="memory")
+    assert codes == [0, 0], said
+    notes = record(job.out)
+    assert notes["micro_batch"] == 1 and notes["micro_batch_halved"] == [{"step": 1, "from": 2, "to": 1}]
+    same(job.out, undisturbed)
 
 
 @pytest.mark.parametrize(

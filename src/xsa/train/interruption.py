@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
@@ -13,21 +13,31 @@ from types import FrameType
 EXIT_CODE = 75
 
 
+# A save that took s seconds is followed by at least 20 s of training, so that saving takes less than 5 % of the time.
+MOST_SHARE = 0.05
+
+
 class Interruption:
     """Whether the run was asked to stop, and whether it is time to save; both are looked at between steps."""
 
-    def __init__(self, save_minutes: float):
+    def __init__(self, save_minutes: float, clock: Callable[[], float] = time.monotonic):
         self.signal: str | None = None
-        self._interval = 60 * save_minutes
-        self._saved = time.monotonic()
+        self._clock, self._interval, self._took = clock, 60 * save_minutes, 0.0
+        self._saved = clock()
 
     def due(self) -> bool:
-        """True when `save_minutes` have passed since the last saved state."""
-        return time.monotonic() - self._saved >= self._interval
+        """True when `save_minutes` have passed since the last state, and as long as makes up for the time that it took to save."""
+        return self._clock() - self._saved >= max(self._interval, self._took / MOST_SHARE)
 
-    def saved(self) -> None:
-        """Count the minutes from now on."""
-        self._saved = time.monotonic()
+    @contextmanager
+    def saving(self) -> Iterator[None]:
+        """Save in this block: its time is taken, and the minutes count from its end."""
+        started = self._clock()
+        try:
+            yield
+        finally:
+            self._saved = self._clock()
+            self._took = self._saved - started
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from xsa.model.alignment import Value, over_heads
 from xsa.store.errors import UserError
 from xsa.store.job import Job
 from xsa.train.checkpoint import CheckpointConfig, write_checkpoint
+from xsa.train.hang import hang_watch
 from xsa.train.interruption import EXIT_CODE, Interruption, interruption
 from xsa.train.log import Log
 from xsa.train.state import Position, States, restore
@@ -59,11 +60,18 @@ class Run:
         finished and its state saved.
         """
         self._resume()
-        with interruption(self.job.run.save_minutes) as watch:
+        run, state = self.job.run, self.job.state
+        with (
+            interruption(run.save_minutes) as watch,
+            hang_watch(self.ranks, run.hang_minutes, state, self.progress) as beat,
+        ):
             while self.position.step < self.steps:
+                beat()
                 self._look_when_due()
                 self._align_when_due()
+                beat()
                 self._step()
+                beat()
                 self._save_or_stop(watch)
 
     def finish(self, config: Callable[[Run], CheckpointConfig]) -> None:
@@ -157,8 +165,8 @@ class Run:
         asked, due = self.ranks.sum([float(watch.signal is not None), float(self.ranks.first and watch.due())])
         if not (asked or due or self.position.step == self.steps):
             return
-        saved = self._save()
-        watch.saved()
+        with watch.saving():
+            saved = self._save()
         if asked:
             where = f"its state is saved in {saved}" if saved else self.states.where()
             self.progress.say(
