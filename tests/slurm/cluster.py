@@ -10,17 +10,20 @@ import os
 import re
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 CLIENTS = ("sbatch", "srun", "squeue", "scancel", "scontrol", "sinfo")
 DAEMONS = ("munged", "slurmctld", "slurmd")
 # Of the nodes, only their names, CPUs and GPUs differ. Existing device files stand in for GPUs.
-NODES = {"c1": (8, ""), "g1": (4, "gpu:h100:4"), "g2": (4, "gpu:h100:2")}
-DEVICES = {"g1": "/dev/tty[10-13]", "g2": "/dev/tty[14-15]"}
+NODES = {"c1": (8, ""), "g1": (8, "gpu:h100:4"), "g2": (4, "gpu:h100:2"), "g3": (4, "gpu:h100:1"), "g4": (4, "gpu:h100:1")}
+DEVICES = {"g1": "/dev/tty[10-13]", "g2": "/dev/tty[14-15]", "g3": "/dev/tty16", "g4": "/dev/tty17"}
 CONFIGURATION = """\
 ClusterName=xsatest
 SlurmctldHost={host}
@@ -28,7 +31,7 @@ SlurmctldPort={controller}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge/socket
+AuthInfo=socket={folder}/munge/socket,cred_expire=5
 CredType=cred/munge
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
@@ -48,12 +51,15 @@ SlurmdLogFile={folder}/slurmd.%n.log
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 MpiDefault=none
-ReturnToService=2
+ReturnToService=1
+TaskProlog={folder}/prolog
 MinJobAge=600
 KillWait=5
 {nodes}
 PartitionName=cpu Nodes=c1 Default=YES State=UP
-PartitionName=gpu Nodes=g1,g2 State=UP PriorityTier=10
+PartitionName=gpu Nodes=g1 State=UP
+PartitionName=failing Nodes=g3,g4 State=UP
+PartitionName=held Nodes=g2 State=UP PriorityTier=10
 PartitionName=spare Nodes=g2 State=UP PriorityTier=1 PreemptMode=REQUEUE GraceTime=20
 PartitionName=urgent Nodes=g2 State=UP PriorityTier=100
 """
@@ -79,6 +85,7 @@ class Cluster:
     def __init__(self, folder: Path):
         self.folder, self.clients = Path(folder), Path(folder) / "bin"
         self._daemons: list[subprocess.Popen] = []
+        self._nodes: dict[str, subprocess.Popen] = {}
 
     def start(self) -> None:
         """Write the configuration, start the daemons, wait until all nodes are idle."""
@@ -90,7 +97,7 @@ class Cluster:
         self._daemon("slurmctld", "-D", "-f", str(self.folder / "slurm.conf"))
         for node in NODES:
             (self.folder / f"spool.{node}").mkdir()
-            self._daemon("slurmd", "-D", "-N", node, "-f", str(self.folder / "slurm.conf"))
+            self._nodes[node] = self._daemon("slurmd", "-D", "-N", node, "-f", str(self.folder / "slurm.conf"))
         wait_for(lambda: self.run("sinfo", "--noheader", "--Node", "--format=%T").split().count("idle") >= len(NODES), 60, "no idle nodes")
 
     def stop(self) -> None:
@@ -121,6 +128,20 @@ class Cluster:
         """What SLURM says of a job."""
         return dict(re.findall(r"(\S+?)=(\S*)", self.run("scontrol", "show", "job", "--details", number)))
 
+    def lose(self, node: str, job: str) -> None:
+        """Have a node go down with the job that it works on, as when its power fails."""
+        self._nodes[node].kill()
+        for process in processes():
+            if f"SLURM_JOB_ID={job}" in process.environment or process.command.startswith(f"slurmstepd: [{job}."):
+                with suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGKILL)
+        self.run("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=lost")
+
+    def tasks(self) -> list[tuple[str, ...]]:
+        """Of every task that jobs ran: job, number of the task in its step, and the devices it was given."""
+        lines = (self.folder / "tasks").read_text().splitlines()
+        return [tuple(line.split(" ")) for line in lines]
+
     def _configure(self) -> None:
         for name in ("bin", "state", "munge"):
             (self.folder / name).mkdir(parents=True)
@@ -142,13 +163,18 @@ class Cluster:
         (self.folder / "gres.conf").write_text(
             "".join(f"NodeName={node} Name=gpu Type=h100 File={files}\n" for node, files in DEVICES.items())
         )
+        prolog = self.folder / "prolog"
+        prolog.write_text(
+            f'#!/bin/sh\necho "$SLURM_JOB_ID $SLURM_PROCID $CUDA_VISIBLE_DEVICES" >> {self.folder}/tasks\n'
+        )
+        prolog.chmod(0o755)
         for client in CLIENTS:
             wrapper = self.clients / client
             real = shutil.which(client, path=_system_path())
             wrapper.write_text(f'#!/bin/sh\nSLURM_CONF={self.folder}/slurm.conf exec {real} "$@"\n')
             wrapper.chmod(0o755)
 
-    def _daemon(self, name: str, *arguments: str) -> None:
+    def _daemon(self, name: str, *arguments: str) -> subprocess.Popen:
         """Start a daemon that dies with this process, however that ends."""
         real = shutil.which(name, path=_system_path())
         with open(self.folder / f"{name}.out", "ab") as out:
@@ -162,6 +188,25 @@ class Cluster:
                     start_new_session=True,
                 )
             )
+        return self._daemons[-1]
+
+
+class Process(NamedTuple):
+    """A process of this machine."""
+
+    pid: int
+    command: str
+    environment: list[str]
+
+
+def processes() -> Iterator[Process]:
+    """All that can be looked at."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            command, environment = (
+                (folder / name).read_bytes().decode(errors="replace").split("\0") for name in ("cmdline", "environ")
+            )
+            yield Process(int(folder.name), " ".join(command), environment)
 
 
 def free_ports(count: int) -> list[int]:

@@ -20,6 +20,7 @@ from tests.workflow.conftest import RECIPE, STUDY, MiniProject
 
 # The executor asks for states as seldom as a cluster's administrators like; here as often as it can.
 OFTEN = ("--slurm-status-command", "squeue", "--slurm-init-seconds-before-status-checks", "2")
+GPU_STAGES = ("pretrain", "bpb", "attention", "overhead", "equivalence")
 WEIGHTS = ("model.safetensors", "optimizer.safetensors", "log.parquet", "validation.parquet")
 
 
@@ -54,11 +55,26 @@ class SlurmProject(MiniProject):
         told = super().environment()
         return told | {"PATH": f"{self.cluster.clients}:{told['PATH']}"}
 
+    def use_gpus(self) -> None:
+        """Have each job of a stage that can use a GPU ask for one, though the work is done on the CPU here."""
+        os.symlink("profiles/slurm", self.root / "slurm")
+        for stage in GPU_STAGES:
+            self.profile(stage=stage, slurm_partition="gpu", gres="'gpu:1'", mem_mb=1000, runtime=60)
+
     def settle_lock(self) -> None:
         """Accept the code as it is, whatever the lock of the tree says of it."""
         stages = yaml.safe_load((self.root / "config/stages.lock").read_text())["stages"]
         done = self.xsa("lock", *(f"--keep={stage}" for stage in stages), "--why=the code under test")
         assert done.returncode == 0, done.stderr
+
+    def profile(self, retries: int | None = None, stage: str = "pretrain", **resources) -> None:
+        """Change the profile for SLURM: resources of a stage's jobs, and how often a job is tried again."""
+        path = self.root / "profiles/slurm/config.yaml"
+        values = yaml.safe_load(path.read_text())
+        values["set-resources"].setdefault(stage, {}).update(resources)
+        if retries is not None:
+            values["retries"] = retries
+        path.write_text(yaml.safe_dump(values, sort_keys=False))
 
     def command(self, *arguments: str) -> list[str]:
         """The user's own command, with states asked for often."""
@@ -84,11 +100,15 @@ class Driver:
     def text(self) -> str:
         return self.output.read_text(errors="replace")
 
-    def wait(self, seconds: float = 150) -> int:
-        """Its exit code."""
-        return self.process.wait(timeout=seconds)
+    def wait(self, seconds: float = 600) -> int:
+        """Its exit code; one that does not end is killed."""
+        try:
+            return self.process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise AssertionError(f"no end within {seconds:g} s:\n{self.text()}") from None
 
-    def succeed(self, seconds: float = 150) -> str:
+    def succeed(self, seconds: float = 600) -> str:
         """What it printed, once it has ended well."""
         assert self.wait(seconds) == 0, self.text()
         return self.text()
@@ -107,10 +127,10 @@ def prepared(slurm, tmp_path_factory) -> SlurmProject:
     """A study of one long training, its data made, on this machine."""
     project = SlurmProject.new(tmp_path_factory.mktemp("prepared") / "project")
     project.cluster = slurm
-    os.symlink("profiles/slurm", project.root / "slurm")
+    project.use_gpus()
     recipe = copy.deepcopy(RECIPE)
     recipe["settings"]["data"] |= {"documents_per_shard": 1500, "tokens_per_shard": 40_000}
-    recipe["settings"] |= {"horizon": {"steps": 600, "batch_tokens": 128}, "validation": {"every": 200, "rows": 4}}
+    recipe["settings"] |= {"horizon": {"steps": 400, "batch_tokens": 128}, "validation": {"every": 200, "rows": 4}}
     project.write("config/recipes/mini.yaml", recipe)
     run = {"threads": 1, "save_minutes": 0.01}
     project.write("config/studies/mini.yaml", pieces(STUDY, factors={"xsa.alpha": [1]}, baseline={}, run=run))
