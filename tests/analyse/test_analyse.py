@@ -16,6 +16,7 @@ FIGURES = [
     "loss",
     "loss_difference",
     "validation_bpb",
+    "validation_difference",
     "alignment",
     "diagonal",
     "alignment_positions",
@@ -26,7 +27,7 @@ FIGURES = [
     "overhead",
     "conventions",
 ]
-TABLES = ["cells", "metrics", "tasks", "alignment", "overhead", "equivalence", "curves"]
+TABLES = ["cells", "metrics", "tasks", "alignment", "overhead", "equivalence", "curves", "savings", "conventions"]
 
 
 def run(root, **kwargs):

@@ -20,7 +20,7 @@ from benchmarks.coverage import (
 )
 
 STUDIES = 400
-NAMES = ("seeds", "items", "together", "called lower", "called higher")
+NAMES = ("seeds", "items", "together", "reproduced lower", "reproduced higher")
 TASKS = ((40, 0.0), (150, 0.5), (300, 0.25))
 WORLDS = {"seeds": World(0.2, 0.05, 0.3), "alike": World(0.05, 0.4, 0.3), "items": World(1e-3, 0.5, 0.1)}
 
@@ -31,7 +31,7 @@ def error(share: float) -> float:
 
 @pytest.fixture(scope="module", params=WORLDS)
 def suites(request):
-    """Shares of suites, three seeds, in which each interval held its truth and a change was called."""
+    """Shares of suites, three seeds, in which each interval held its truth and a claim was judged reproduced."""
     rng, counts = np.random.default_rng(1), Counter()
     for _ in range(STUDIES):
         study = suite_study(WORLDS[request.param], 3, rng, TASKS)
@@ -55,15 +55,15 @@ def test_each_interval_of_a_suite_holds_its_own_truth(suites):
     assert 0.95 - error(0.95) <= suites["together"] <= 0.97 + error(0.97)
 
 
-def test_a_direction_is_called_by_chance_no_more_often_than_promised(suites):
-    assert max(suites["called lower"], suites["called higher"]) <= 0.025 + error(0.025)
+def test_without_effect_a_claim_is_reproduced_no_more_often_than_promised(suites):
+    assert max(suites["reproduced lower"], suites["reproduced higher"]) <= 0.025 + error(0.025)
 
 
 def test_the_intervals_of_bits_per_byte_hold_their_truths(rows):
     assert rows["seeds"] == pytest.approx(0.95, abs=error(0.95))
     assert 0.93 - error(0.93) <= rows["items"] <= 0.95 + error(0.95)
     assert 0.93 - error(0.93) <= rows["together"] <= 0.97 + error(0.97)
-    assert max(rows["called lower"], rows["called higher"]) <= 0.025 + error(0.025)
+    assert max(rows["reproduced lower"], rows["reproduced higher"]) <= 0.025 + error(0.025)
 
 
 def test_without_effect_holm_lets_a_task_pass_in_at_most_one_suite_of_twenty():

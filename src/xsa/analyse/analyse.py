@@ -18,13 +18,17 @@ from xsa.analyse.checks import (
     training_notes,
 )
 from xsa.analyse.compare import SUITES, metric_rows, task_rows
+from xsa.analyse.conventions import convention_rows
 from xsa.analyse.curves import SMOOTHING, arm_curve, curve_rows, loss_gap, stability, validation_rows
+from xsa.analyse.efficiency import look_gaps, savings
 from xsa.analyse.figure import Drawn
 from xsa.analyse.figure_conventions import draw_conventions
-from xsa.analyse.figure_curves import draw_gap, draw_loss, draw_validation
+from xsa.analyse.figure_curves import draw_gap, draw_loss
 from xsa.analyse.figure_differences import draw_metrics, draw_overhead, draw_tasks
+from xsa.analyse.figure_doses import dose_rows, draw_doses
 from xsa.analyse.figure_layers import draw_alignment, draw_diagonal, draw_looks
 from xsa.analyse.figure_positions import draw_alignment_positions, draw_alignment_training, draw_looks_positions
+from xsa.analyse.figure_validation import draw_look_gaps, draw_validation
 from xsa.analyse.layers import attention_means, layer_rows, position_rows, training_rows
 from xsa.analyse.metrics import METRICS
 from xsa.analyse.results import Results
@@ -54,7 +58,9 @@ _METRIC_COLUMNS = (
     Column("relative_percent", "%", 2, signed=True),
     Column(("seed_lo", "seed_hi"), "95 % over seeds", 4, signed=True),
     Column(("item_lo", "item_hi"), "95 % over items", 4, signed=True),
+    Column(("total_lo", "total_hi"), "95 % over both", 4, signed=True),
     Column("n_seeds", "Seeds"),
+    Column("seeds_needed", "Seeds needed"),
     Column("verdict", "Verdict"),
 )
 _TASK_COLUMNS = (
@@ -67,6 +73,8 @@ _TASK_COLUMNS = (
     Column("arm_accuracy", "Arm's mean", 3),
     Column("delta", "Δ", 3, signed=True),
     Column(("item_lo", "item_hi"), "95 % over items", 3, signed=True),
+    Column("mcnemar_p", "McNemar p"),
+    Column("holm_p", "Holm p"),
     Column("verdict", "Verdict"),
 )
 _CURVE_COLUMNS = (
@@ -76,6 +84,25 @@ _CURVE_COLUMNS = (
     Column("step", "Step"),
     Column("loss", "Loss", 4),
     Column("smoothed", "Smoothed", 4),
+)
+_SAVING_COLUMNS = (
+    Column("shape", "Shape"),
+    Column("arm", "Arm"),
+    Column("tokens", "Tokens"),
+    Column("saved", "Saved", 4, signed=True),
+    Column(("saved_lo", "saved_hi"), "95 % over seeds", 4, signed=True),
+    Column("step_ratio", "Time of a step", 3),
+    Column("saved_time", "Time saved", 4, signed=True),
+    Column("n_seeds", "Seeds"),
+)
+_CONVENTION_COLUMNS = (
+    Column("shape", "Shape"),
+    Column("arm", "Arm"),
+    Column("fault", "Fault of the log"),
+    Column("early", "Largest early gap", 4, signed=True),
+    Column("end", "Gap at the end", 4, signed=True),
+    Column("own_early", "Arms' own, early", 4, signed=True),
+    Column("own_end", "Arms' own, end", 4, signed=True),
 )
 _ATTENTION_COLUMNS = (
     Column("shape", "Shape"),
@@ -126,6 +153,12 @@ def analyse(job: Job) -> dict[str, Any]:
         "equivalence": equivalence_rows(results, grid),
         "validation": validation_rows(results, grid),
     }
+    gaps = [gap for comparison in grid.comparisons if (gap := loss_gap(results, comparison))]
+    found |= {
+        "look_gaps": look_gaps(found["validation"], grid),
+        "savings": savings(found["validation"], grid, found["overhead"]),
+        "conventions": [row for gap in gaps for row in convention_rows(gap)],
+    }
     adopted = adopted_cells(results, grid)
     mark(found, grid, adopted)
     job.progress.say(f"{len(grid.cells)} cells in {len(grid.arms)} arms, {len(found['metrics'])} changes measured")
@@ -133,7 +166,7 @@ def analyse(job: Job) -> dict[str, Any]:
     curves = [curve for arm in arms if (curve := arm_curve(results, arm))]
     _write_tables(job.out / "tables", found, curves)
     with figure_style():
-        figures = _draw(job.out / "figures", found, curves, results, grid)
+        figures = _draw(job.out / "figures", found, curves, gaps, grid)
     write_json(job.out / "figures" / "figures.json", [vars(figure) for figure in figures])
     summary = _summary(settings, results, grid, found, figures) | {"adopted": adopted}
     write_json(job.out / "summary.json", summary)
@@ -165,6 +198,8 @@ def _write_tables(folder: Path, found: dict[str, list], curves: list) -> None:
     write_table(folder, "metrics", found["metrics"], _METRIC_COLUMNS)
     write_table(folder, "tasks", found["tasks"], _TASK_COLUMNS)
     write_table(folder, "overhead", found["overhead"], _OVERHEAD_COLUMNS)
+    write_table(folder, "savings", found["savings"], _SAVING_COLUMNS)
+    write_table(folder, "conventions", found["conventions"], _CONVENTION_COLUMNS)
     write_table(folder, "equivalence", found["equivalence"], _EQUIVALENCE_COLUMNS)
     # a page of print holds the means over layers and the ends of the curves; the CSVs hold all
     write_table(folder, "alignment", found["layers"], _ATTENTION_COLUMNS, attention_means(found["layers"]))
@@ -173,19 +208,20 @@ def _write_tables(folder: Path, found: dict[str, list], curves: list) -> None:
     write_table(folder, "curves", points, _CURVE_COLUMNS, list(ends.values()))
 
 
-def _draw(folder: Path, found: dict[str, list], curves: list, results: Results, grid: Grid) -> list[Drawn]:
+def _draw(folder: Path, found: dict[str, list], curves: list, gaps: list, grid: Grid) -> list[Drawn]:
     """Every figure that there are numbers for."""
     folder.mkdir(parents=True, exist_ok=True)
     colours = Colours(grid.labels)
-    gaps = [gap for comparison in grid.comparisons if (gap := loss_gap(results, comparison))]
     core, chatcore = ([row for row in found["tasks"] if row["suite"] == suite] for suite in ("core", "chatcore"))
     # diagnostics of an earlier form have no entropy
     looks = found["layers"] if any(row["measure"] == "entropy" for row in found["layers"]) else []
     drawings = (
         (found["metrics"], lambda rows: draw_metrics(folder, rows, colours)),
+        (dose_rows(found["metrics"], grid), lambda rows: draw_doses(folder, rows)),
         (curves, lambda rows: draw_loss(folder, rows, colours)),
         (gaps, lambda rows: draw_gap(folder, rows, colours)),
         (found["validation"], lambda rows: draw_validation(folder, rows, colours)),
+        (found["look_gaps"], lambda rows: draw_look_gaps(folder, rows, found["savings"], colours)),
         (found["layers"], lambda rows: draw_alignment(folder, rows, colours)),
         (found["layers"], lambda rows: draw_diagonal(folder, rows, colours)),
         (found["positions"], lambda rows: draw_alignment_positions(folder, rows, colours)),
@@ -237,6 +273,8 @@ def _summary(
         "attention": attention_means(found["layers"]),
         "overhead": found["overhead"],
         "equivalence": found["equivalence"],
+        "savings": found["savings"],
+        "conventions": found["conventions"],
         "stability": stability(results, grid),
         "logging": artefact_rows(results, grid),
         "streams": data_streams(results, grid),

@@ -1,4 +1,4 @@
-"""Figures along training: loss, loss difference between arms, validation bpb."""
+"""Figures of the training loss: of every arm, and its difference between arms."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from matplotlib.patches import Patch
 
 from xsa.analyse.curves import SMOOTHING, ArmCurve, Gap, curve_rows, thin, window
 from xsa.analyse.figure import Drawn
+from xsa.analyse.statistics import pointwise_t
 from xsa.analyse.style import QUIET, Colours, finish, panels, plain, save
 from xsa.analyse.tables import number
 
 BINS = 150  # of the faint band that shows the raw loss
+STRETCHES = 20  # of training, each with an interval
 EARLY = 0.1  # the first tenth of the steps may run off the frame, so that the rest can be seen
 
 
@@ -30,7 +32,7 @@ def draw_loss(folder: Path, curves: Sequence[ArmCurve], colours: Colours) -> Dra
         for curve in mine:
             colour = colours.colour(curve.label)
             _band(ax, curve.tokens_N / scale, curve.raw_SN, colour, alpha=0.13, bins=BINS)
-            _mean_and_range(ax, curve.tokens_N / scale, curve.smooth_SN, colour)
+            mean_and_range(ax, curve.tokens_N / scale, curve.smooth_SN, colour)
         ax.set_ylim(*_loss_limits(mine))
         ax.set(title=plain(shape), xlabel=f"training tokens ({unit})", ylabel="training loss (nats per token)")
     labels = list(dict.fromkeys(curve.label for curve in curves))
@@ -69,12 +71,13 @@ def draw_gap(folder: Path, gaps: Sequence[Gap], colours: Colours) -> Drawn:
             index = thin(len(gap.step_N))
             raw_N = gap.raw_SN.mean(axis=0)
             ax.plot(gap.tokens_N[index] / scale, raw_N[index], ".", color=colour, markersize=2.5, alpha=0.35, mew=0)
-            _mean_and_range(ax, gap.tokens_N / scale, gap.smooth_SN, colour)
-            rows += _gap_rows(gap)
+            mean_and_range(ax, gap.tokens_N / scale, gap.smooth_SN, colour)
+            _intervals(ax, gap, scale, colour)
+            rows += _gap_rows(gap) + _stretch_rows(gap)
             ends.append(_gap_end(gap))
         ax.set_ylim(*gap_limits([gap.smooth_SN for gap in mine]))
         ax.set(title=plain(shape), xlabel=f"training tokens ({unit})", ylabel="loss difference (nats per token)")
-    handles = _arm_handles(gaps, colours)
+    handles = arm_handles([gap.comparison.arm.label for gap in gaps], colours)
     handles.append(
         Line2D([], [], color=QUIET, marker=".", linestyle="", label="raw difference of single steps, mean of seeds")
     )
@@ -82,52 +85,13 @@ def draw_gap(folder: Path, gaps: Sequence[Gap], colours: Colours) -> Drawn:
     finish(figure, title, handles)
     caption = (
         f"Below zero the arm fits better. Both arms read the same rows at a step, so their common noise cancels. Lines: "
-        f"{SMOOTHING}, then the mean over seeds with their range. Mean difference over the last 1 % of the steps: "
+        f"{SMOOTHING}, then the mean over seeds with their range{_interval_words(max(len(gap.raw_SN) for gap in gaps))}. Mean difference over the last 1 % of the steps: "
         f"{'; '.join(ends)}. The first {100 * EARLY:.0f} % of the steps may run off the frame."
     )
     drawn = Drawn(
         "loss_difference", title, caption, f"Line chart of the loss difference between arms. {'; '.join(ends)}."
     )
     save(figure, folder, drawn.name, drawn.alt, rows)
-    return drawn
-
-
-def draw_validation(folder: Path, rows: Sequence[dict[str, Any]], colours: Colours) -> Drawn:
-    """Validation bpb at every look during training, a thin line a seed and a thick one for their mean."""
-    shapes = list(dict.fromkeys(row["shape"] for row in rows))
-    figure, axes = panels(len(shapes))
-    labels, ends = list(dict.fromkeys(row["arm"] for row in rows)), []
-    for ax, shape in zip(axes, shapes, strict=True):
-        scale, unit = token_unit(max(row["tokens"] for row in rows if row["shape"] == shape))
-        for label in labels:
-            mine = [row for row in rows if row["shape"] == shape and row["arm"] == label]
-            if not mine:
-                continue
-            by_seed: dict[int, list] = {}
-            for row in mine:
-                by_seed.setdefault(row["seed"], []).append((row["tokens"], row["bpb"]))
-            colour = colours.colour(label)
-            for looks in by_seed.values():
-                ax.plot(*np.array(looks).T * np.array([[1 / scale], [1]]), color=colour, linewidth=0.6, alpha=0.6)
-            shared = sorted(set.intersection(*({look[0] for look in looks} for looks in by_seed.values())))
-            means = [np.mean([dict(looks)[tokens] for looks in by_seed.values()]) for tokens in shared]
-            ax.plot(np.array(shared) / scale, means, color=colour, marker=colours.marker(label))
-            if means:
-                ends.append(f"{shape}, {label}: {number(float(means[-1]), 4)}")
-        ax.set_ylim(*_validation_limits([row for row in rows if row["shape"] == shape]))
-        ax.set(title=plain(shape), xlabel=f"training tokens ({unit})", ylabel="validation loss (bits per byte)")
-    handles = [
-        Line2D([], [], color=colours.colour(label), marker=colours.marker(label), label=plain(label))
-        for label in labels
-    ]
-    title = "Validation bits per byte during training"
-    finish(figure, title, handles)
-    caption = (
-        "Looks at the same validation rows during training; thin lines are seeds, thick ones their mean. Last look in "
-        f"bits per byte: {'; '.join(ends)}. Stage bpb measures more rows after training, so its numbers differ a little."
-    )
-    drawn = Drawn("validation_bpb", title, caption, f"Line chart of validation bits per byte. {'; '.join(ends)}.")
-    save(figure, folder, drawn.name, drawn.alt, list(rows))
     return drawn
 
 
@@ -148,7 +112,8 @@ def _band(ax: Axes, x_N: np.ndarray, values_SN: np.ndarray, colour: str, alpha: 
     ax.fill_between(x_N[edges], lowest, highest, step="post", color=colour, alpha=alpha, linewidth=0)
 
 
-def _mean_and_range(ax: Axes, x_N: np.ndarray, values_SN: np.ndarray, colour: str) -> None:
+def mean_and_range(ax: Axes, x_N: np.ndarray, values_SN: np.ndarray, colour: str) -> None:
+    """The mean over seeds as a line, thinned, and their range as a band."""
     index = thin(len(x_N))
     if len(values_SN) > 1:
         lowest, highest = values_SN.min(axis=0)[index], values_SN.max(axis=0)[index]
@@ -156,33 +121,52 @@ def _mean_and_range(ax: Axes, x_N: np.ndarray, values_SN: np.ndarray, colour: st
     ax.plot(x_N[index], values_SN.mean(axis=0)[index], color=colour)
 
 
+def _stretches(gap: Gap) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Tokens at the middles of STRETCHES parts of the steps, and the mean raw difference there with the half width of its interval."""
+    edges = np.unique(np.linspace(0, len(gap.step_N), min(STRETCHES, len(gap.step_N)) + 1).astype(int))
+    counts = np.diff(edges)
+    means_SK = np.add.reduceat(gap.raw_SN, edges[:-1], axis=1) / counts
+    return gap.tokens_N[edges[:-1] + counts // 2], *pointwise_t(means_SK)
+
+
+def _intervals(ax: Axes, gap: Gap, scale: float, colour: str) -> None:
+    """Student's interval over seeds of each stretch's mean difference, as bars that may run off the frame."""
+    if len(gap.raw_SN) > 1:
+        tokens_K, means_K, halves_K = _stretches(gap)
+        ax.errorbar(tokens_K / scale, means_K, halves_K, fmt="none", color=colour, elinewidth=1, capsize=2)
+
+
+def _interval_words(seeds: int) -> str:
+    share = 100 // STRETCHES
+    return (
+        "" if seeds < 2 else f"; bars: Student's 95 % interval over seeds of the mean over each {share} % of the steps"
+    )
+
+
 def _loss_limits(curves: Sequence[ArmCurve]) -> tuple[float, float]:
     top = max(float(np.nanmax(curve.smooth_SN[:, int(curve.smooth_SN.shape[1] * EARLY) :])) for curve in curves)
     bottom = min(float(np.nanmin(curve.smooth_SN)) for curve in curves)
-    return _room(bottom, top)
-
-
-def _validation_limits(rows: Sequence[dict[str, Any]]) -> tuple[float, float]:
-    """All looks but those of the first tenth of training, which would dwarf the rest."""
-    end = max(row["tokens"] for row in rows)
-    late = [row["bpb"] for row in rows if row["tokens"] >= EARLY * end]
-    return _room(min(late), max(late))
+    return room(bottom, top)
 
 
 def gap_limits(series: Sequence[np.ndarray]) -> tuple[float, float]:
     """Limits of an axis of differences, seeds by steps: zero and all but the first tenth of the steps, with some room."""
     late = np.concatenate([values_SN[:, int(values_SN.shape[1] * EARLY) :].ravel() for values_SN in series])
-    return _room(min(0.0, float(late.min())), max(0.0, float(late.max())), 0.25)
+    return room(min(0.0, float(late.min())), max(0.0, float(late.max())), 0.25)
 
 
-def _room(bottom: float, top: float, share: float = 0.06) -> tuple[float, float]:
+def room(bottom: float, top: float, share: float = 0.06) -> tuple[float, float]:
+    """Limits of an axis that holds both values, with `share` of their distance to spare."""
     margin = share * (top - bottom) or 1e-6
     return bottom - margin, top + margin
 
 
-def _arm_handles(gaps: Sequence[Gap], colours: Colours) -> list[Any]:
-    labels = list(dict.fromkeys(gap.comparison.arm.label for gap in gaps))
-    return [Line2D([], [], color=colours.colour(label), label=f"{plain(label)} less baseline") for label in labels]
+def arm_handles(labels: Sequence[str], colours: Colours) -> list[Any]:
+    """A legend's entry for each arm's difference from its baseline."""
+    return [
+        Line2D([], [], color=colours.colour(label), label=f"{plain(label)} less baseline")
+        for label in dict.fromkeys(labels)
+    ]
 
 
 def _gap_rows(gap: Gap) -> list[dict[str, Any]]:
@@ -198,6 +182,18 @@ def _gap_rows(gap: Gap) -> list[dict[str, Any]]:
         }
         for s, seed in enumerate(gap.comparison.seeds[: len(gap.raw_SN)])
         for n in thin(len(gap.step_N))
+    ]
+
+
+def _stretch_rows(gap: Gap) -> list[dict[str, Any]]:
+    """The bars: rows of no seed, with the mean difference of a stretch and the ends of its interval."""
+    if len(gap.raw_SN) < 2:
+        return []
+    arm = gap.comparison.arm
+    return [
+        {"shape": arm.shape, "arm": arm.label, "tokens": int(tokens)}
+        | {"stretch_mean": float(mean), "lo": float(mean - half), "hi": float(mean + half)}
+        for tokens, mean, half in zip(*_stretches(gap), strict=True)
     ]
 
 

@@ -43,7 +43,7 @@ def draw_metrics(folder: Path, rows: Sequence[dict[str, Any]], colours: Colours)
     told += f". Of the rest: {'; '.join(_told(row, several) + ', ' + row['verdict'] for row in rest)}" if rest else ""
     caption = (
         "Change = arm less baseline, paired by seed. Thick bar: 95 % t interval over seeds (none with one seed). Thin bar: "
-        "95 % bootstrap interval over items or validation rows. An arrow head: the bar goes on beyond the axis. A filled marker is outside noise: no interval holds zero. "
+        "95 % bootstrap interval over items or validation rows. An arrow head: the bar goes on beyond the axis. A filled marker is outside noise: no interval holds zero, nor that over seeds and items together. "
         f"{told}."
     )
     alt = f"Forest plot of {len(rows)} changes against the baseline, {outside} of them outside noise."
@@ -76,7 +76,7 @@ def draw_tasks(folder: Path, suite: str, rows: Sequence[dict[str, Any]], colours
     )
     caption = (
         "Change in raw accuracy, arm less baseline, paired by seed and item. Thick bar: 95 % t interval over seeds; thin "
-        f"bar: 95 % bootstrap interval over items. An arrow head: the bar goes on beyond the axis. {told}. By chance at most one task in twenty is, and fewer, for both intervals must agree."
+        f"bar: 95 % bootstrap interval over items. An arrow head: the bar goes on beyond the axis. {told}. A task is outside noise where McNemar's test, corrected by Holm for the suite's tasks, is below 0.05 and the interval over seeds excludes zero; by chance any is in at most one suite of twenty."
     )
     drawn = Drawn(
         f"{suite}_tasks",
