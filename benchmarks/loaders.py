@@ -59,7 +59,7 @@ def run_loaders(args: argparse.Namespace, shard: Path, packed: Path) -> None:
         times.append((found[0], found[1]))
     seconds_ours, seconds_theirs = zip(*times, strict=True)
     speed = speeds(name, tokens, seconds_ours, seconds_theirs)
-    print(f"loader, {'a batch in training':19s} {ratios(seconds_ours, seconds_theirs)}   {speed}")
+    print(f"loader by the clock, a batch{'':12s} {ratios(seconds_ours, seconds_theirs)}   {speed}")
 
 
 def read(batches: PretrainBatches, numbers: range, whole: int) -> None:

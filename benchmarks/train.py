@@ -7,7 +7,8 @@ Step: one model of one shape, the same first weights and batches, forward, backw
 the optimizer is timed within the step and reported apart as well. Without `--against` the other step is our own without
 `torch.compile`. Loader: what a training step reads, with the hash of the stream, against tokenising and packing on the
 fly; the packing that ours does once and ahead is timed too. That both sides do the same work is checked: equal losses,
-equal rows. Ratios are medians over pairs of turns, with the quartiles beside them, so that a busy machine slows both.
+equal rows. Ratios are medians over pairs of turns, with the quartiles beside them, so that a busy machine slows both; where it is very
+busy, the ratio in CPU time is the steadier one.
 
 nanochat is run as its own script runs it, on a CPU: its model and loss compiled with `torch.compile(dynamic=False)`, its
 optimizer compiled by itself, attention by PyTorch (its own fall-back; flash attention needs a GPU). Modules that it
@@ -47,11 +48,16 @@ RATES = Rates(1.0, 0.95, 0.1)
 
 
 class Cost(NamedTuple):
-    """Seconds of one step, those of its optimizer among them, and its loss."""
+    """One step's seconds, those of its optimizer among them, both by the clock and in CPU time, and its loss."""
 
-    seconds: float
-    optimizer: float
+    seconds: np.ndarray
+    optimizer: np.ndarray
     loss: float
+
+
+def now() -> np.ndarray:
+    """Seconds by the clock, and CPU seconds of this process, which other processes hardly disturb."""
+    return np.array([time.perf_counter(), time.process_time()])
 
 
 Step = Callable[[int], Cost]
@@ -61,12 +67,12 @@ class Clock:
     """Wraps a function and keeps the seconds of its last call."""
 
     def __init__(self, function: Callable[[], object]):
-        self.function, self.seconds = function, 0.0
+        self.function, self.seconds = function, now() - now()
 
     def __call__(self) -> None:
-        started = time.perf_counter()
+        started = now()
         self.function()
-        self.seconds = time.perf_counter() - started
+        self.seconds = now() - started
 
 
 class RandomBatches:
@@ -92,9 +98,9 @@ def our_step(config: ModelConfig, dtype: torch.dtype, batches: RandomBatches, co
     trainer = Trainer(model, optimizer, batches, lambda step: RATES, loss, batches.batch_rows)
 
     def step(number: int) -> Cost:
-        started = time.perf_counter()
+        started = now()
         update = trainer.step(number)
-        return Cost(time.perf_counter() - started, clock.seconds, update.loss)
+        return Cost(now() - started, clock.seconds, update.loss)
 
     return step
 
@@ -117,7 +123,7 @@ def nanochat_step(config: ModelConfig, dtype: torch.dtype, batches: RandomBatche
 
     def step(number: int) -> Cost:
         batch = batches.read(number)
-        started = time.perf_counter()
+        started = now()
         loss = compiled(torch.from_numpy(batch.inputs_RT), torch.from_numpy(np.ascontiguousarray(batch.targets_RT)))
         loss.backward()
         for group in optimizer.param_groups:
@@ -127,7 +133,7 @@ def nanochat_step(config: ModelConfig, dtype: torch.dtype, batches: RandomBatche
         optimizer_step()
         theirs.zero_grad(set_to_none=True)
         value = loss.item()
-        return Cost(time.perf_counter() - started, optimizer_step.seconds, value)
+        return Cost(now() - started, optimizer_step.seconds, value)
 
     return step
 
@@ -145,14 +151,15 @@ def compare_steps(ours: Step, theirs: Step, name: str, tokens: int, pairs: int, 
         else:
             a, b = ours(number), theirs(number)
         costs.append((a, b))
-    part: dict[str, Callable[[Cost], float]] = {
+    part: dict[str, Callable[[Cost], np.ndarray]] = {
         "whole step": lambda cost: cost.seconds,
         "forward and backward": lambda cost: cost.seconds - cost.optimizer,
         "optimizer": lambda cost: cost.optimizer,
     }
-    for label, of in part.items():
-        mine, other = ([of(pair[side]) for pair in costs] for side in (0, 1))
-        print(f"step, {label:21s} {ratios(mine, other)}   {speeds(name, tokens, mine, other)}")
+    for place, clock in enumerate(("by the clock", "in CPU time")):
+        for label, of in part.items():
+            mine, other = ([of(pair[side])[place] for pair in costs] for side in (0, 1))
+            print(f"step {clock}, {label:20s} {ratios(mine, other)}   {speeds(name, tokens, mine, other)}")
 
 
 def use_checkout(path: Path, base: Path, dtype: str) -> None:
