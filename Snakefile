@@ -43,6 +43,8 @@ onstart:
         (job.rule.name, job.wildcards.get("result"))
         for job in workflow.dag.needrun_jobs()
     ]
-    told(flow.take_turn)
-    told(flow.check_start, jobs, workflow.local_exec)
-    told(flow.freeze, workflow)
+    told(flow.begin, jobs, workflow)
+
+
+onerror:
+    told(flow.tell_failures)

@@ -53,7 +53,9 @@ def take_snapshot(root: Path, results: Path) -> Path:
         ) from None
     there = {path: final / path for top in (*FOLDERS, *FILES, "src") for path in _files(final, top)}
     if _hash(there) != name:
-        raise UserError(f"{final} is the frozen code of a run and was altered; delete it when no job runs, and start again")
+        raise UserError(
+            f"{final} is the frozen code of a run and was altered; delete it when no job runs, and start again"
+        )
     return final
 
 
@@ -81,7 +83,9 @@ def _files(root: Path, top: str) -> list[Path]:
     found = [place] if place.is_file() else [path for path in sorted(place.rglob("*")) if path.is_file()]
     paths = [path.relative_to(root) for path in found]
     return [
-        path for path in paths if path != LIVE and not any(part == "__pycache__" or part[0] == "." for part in path.parts)
+        path
+        for path in paths
+        if path != LIVE and not any(part == "__pycache__" or part[0] == "." for part in path.parts)
     ]
 
 

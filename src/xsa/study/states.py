@@ -31,7 +31,13 @@ from xsa.study.result import Result
 READERS = 16
 # What SLURM writes last into the log of a job that it ends.
 SLURM_LOGS = Path(".snakemake/slurm_logs")
-SLURM_WORDS = {"time limit": re.compile(r"DUE TO TIME LIMIT"), "memory": re.compile(r"oom[_-]kill", re.IGNORECASE)}
+SLURM_WORDS = {
+    "time limit": re.compile(r"DUE TO TIME LIMIT"),
+    "memory": re.compile(r"oom[_-]kill", re.IGNORECASE),
+    "preempted": re.compile(r"DUE TO PREEMPTION"),
+    "node failure": re.compile(r"DUE TO NODE FAILURE|Node failure on"),
+    "cancelled": re.compile(r"CANCELLED AT \S+ \*\*\*"),
+}
 
 # A line of `Progress.step`.
 STEP_LINE = re.compile(r"  \w+ [\d,]+/[\d,]+(  |$)")
@@ -167,6 +173,8 @@ class Observer:
         )
         if state.state != "running":
             state.ended, state.reason, state.error = told.get("ended"), told.get("reason"), told.get("error") or None
+        if state.reason == "SIGTERM":
+            state.reason = self._slurms_reason(state.slurm_job) or state.reason
         if state.state == "died":
             state.ended = told.get("at")
             state.reason = self._slurms_reason(state.slurm_job)

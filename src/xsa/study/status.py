@@ -186,11 +186,17 @@ def _note(told: dict[str, State]) -> str:
 
 
 def _details(states: States) -> list[str]:
-    """A few lines for each running job, and for each error, told once however many jobs met it."""
+    """A few lines for each running job, and for each that ended without a result."""
     running = [state for state in states.values() if state.state == "running"]
     lines = [line for state in running[:DETAILS] for line in _running(state)]
     if len(running) > DETAILS:
         lines.append(f"  … and {len(running) - DETAILS} more running")
+    return lines + endings(states)
+
+
+def endings(states: States) -> list[str]:
+    """A few lines for each job that ended without a result; an error is told once, however many jobs met it."""
+    lines: list[str] = []
     errors: dict[tuple, list[State]] = {}
     for state in states.values():
         if state.state in ("failed", "died", "stopped"):
@@ -206,10 +212,15 @@ def _details(states: States) -> list[str]:
 
 
 def _running(state: State) -> list[str]:
+    return [f"{_mark('running')} {standing(state)}", f"    {_since(state)}"]
+
+
+def standing(state: State) -> str:
+    """One line on how far a running job is."""
     parts = [_how_far(state)] if state.progress else [state.said or "started"]
     left = (state.progress or {}).get("seconds_left")
     parts += [f"{duration(left)} left"] if left is not None else []
-    return [f"{_mark('running')} {state.stage} {state.label}  {', '.join(parts)}", f"    {_since(state)}"]
+    return f"{state.stage} {state.label}  {', '.join(parts)}"
 
 
 def _how_far(state: State) -> str:

@@ -26,6 +26,7 @@ from xsa.study.scheduling import Scheduling
 from xsa.study.show_outlook import outlook_as_summary
 from xsa.study.stages import STAGES
 from xsa.study.study import STUDIES
+from xsa.study.watch import Watch
 
 
 class Workflow:
@@ -43,6 +44,7 @@ class Workflow:
         self.results = Path(str(results))
         self.project = Project(Path.cwd(), self.results)
         self._scheduling = Scheduling(self._find, self.results)
+        self._watch: Watch | None = None
 
     def _find(self, stage: str, key: str) -> tuple[Plan, Result]:
         return told(self.project.find, stage, key, self.study)
@@ -150,12 +152,7 @@ class Workflow:
         UserError for a stage whose code is not what the lock says, for GPU work on a machine without a GPU, and for a run
         that would exceed the study's limits.
         """
-        by_study: dict[str, tuple[Plan, set[tuple[str, str]]]] = {}
-        for stage, key in jobs:
-            if key is not None and stage in STAGES:
-                plan = self.project.find(stage, key, self.study)[0]
-                by_study.setdefault(plan.study.name, (plan, set()))[1].add((stage, key))
-        for plan, keys in by_study.values():
+        for plan, keys in self._by_study(jobs):
             self._check_code(plan, {stage for stage, _ in keys})
             if (
                 local
@@ -171,13 +168,38 @@ class Workflow:
             print(f"\n{outlook_as_summary(ahead)}\n", file=sys.stderr, flush=True)
             check_limits(ahead)
 
-    def take_turn(self) -> None:
-        """Refuse where another run of this study, on these results, goes on; one that was killed does not count."""
-        turn = Lock(lock_path(self.results, "run", self.study), f"the study {self.study!r}")
+    def _by_study(self, jobs: list[tuple[str, str | None]]) -> list[tuple[Plan, set[tuple[str, str]]]]:
+        """Jobs that make results, by the study for which they do."""
+        by_study: dict[str, tuple[Plan, set[tuple[str, str]]]] = {}
+        for stage, key in jobs:
+            if key is not None and stage in STAGES:
+                plan = self.project.find(stage, key, self.study)[0]
+                by_study.setdefault(plan.study.name, (plan, set()))[1].add((stage, key))
+        return list(by_study.values())
+
+    def begin(self, jobs: list[tuple[str, str | None]], workflow) -> None:
+        """Check a run of `jobs` as `check_start` does, keep other runs of its studies away, freeze its code, watch it."""
+        self.check_start(jobs, workflow.local_exec)
+        run = self._by_study(jobs)
+        for plan, _ in run:
+            self._take_turn(plan.study.name)
+        self._freeze(workflow)
+        self._watch = Watch(run, self.results)
+        if not workflow.local_exec:
+            self._watch.start()
+
+    def tell_failures(self) -> None:
+        """Say why jobs of the run ended without a result."""
+        if self._watch is not None:
+            print("\n".join(["", *self._watch.failures()]), file=sys.stderr, flush=True)
+
+    def _take_turn(self, study: str) -> None:
+        """Refuse where another run of a study, on these results, goes on; one that was killed does not count."""
+        turn = Lock(lock_path(self.results, "run", study), f"the study {study!r}")
         turn.__enter__()
         atexit.register(turn.__exit__)
 
-    def freeze(self, workflow) -> None:
+    def _freeze(self, workflow) -> None:
         """Have every job of the run that now starts work by a copy of the code and configuration as they are now."""
         snapshot = take_snapshot(self.project.root, self.results)
         # Jobs inherit the environment, also those that are submitted.
