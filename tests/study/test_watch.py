@@ -49,7 +49,7 @@ def test_what_slurm_says_of_a_job_that_was_stopped_is_its_reason(project, monkey
     for words, reason in {
         "*** JOB 7 ON g2 CANCELLED AT 2026-11-29T16:52:42 DUE TO PREEMPTION ***": "preempted",
         "*** STEP 7.0 ON g2 CANCELLED AT 2026-11-29T16:52:42 DUE TO TIME LIMIT ***": "time limit",
-        "*** JOB 7 ON g2 CANCELLED AT 2026-11-29T16:52:42 ***": "cancelled",
+        "*** JOB 7 ON g2 CANCELLED AT 2026-11-29T16:52:42 ***": "cancelled or preempted",
         "srun: error: Node failure on g3": "node failure",
     }.items():
         log.write_text(f"slurmstepd-g2: error: {words}\n")

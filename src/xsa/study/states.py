@@ -36,7 +36,8 @@ SLURM_WORDS = {
     "memory": re.compile(r"oom[_-]kill", re.IGNORECASE),
     "preempted": re.compile(r"DUE TO PREEMPTION"),
     "node failure": re.compile(r"DUE TO NODE FAILURE|Node failure on"),
-    "cancelled": re.compile(r"CANCELLED AT \S+ \*\*\*"),
+    # What a task is told in either case; only a task that stays to be killed is told of preemption by name.
+    "cancelled or preempted": re.compile(r"CANCELLED AT \S+ \*\*\*"),
 }
 
 # A line of `Progress.step`.
