@@ -8,6 +8,7 @@ import os
 import shutil
 
 import pytest
+import yaml
 
 from tests.workflow.conftest import RECIPE, STUDY
 
@@ -162,6 +163,17 @@ def test_a_study_with_a_fault_ends_in_its_sentence(mini):
     mini.write("config/studies/mini.yaml", study(factors={"xsa.alhpa": [0, 1]}))
     run = mini.snakemake()
     assert run.returncode != 0 and "did you mean 'xsa.alpha'?" in run.stderr and "Traceback" not in run.stderr
+
+
+def test_a_claims_published_number_runs_the_page_alone(mini):
+    claims = yaml.safe_load((mini.root / "config/claims/demo.yaml").read_text())
+    mini.write("config/studies/mini.yaml", study(claims=["demo"]))
+    assert mini.jobs() == {"report": 1, "publish": 1}
+    assert mini.snakemake().returncode == 0
+    assert "XSA raises Base CORE" in (mini.root / "results/mini/report.html").read_text()
+    claims["claims"][0] |= {"published": {"baseline": 0.9, "arm": 0.8}}
+    mini.write("config/claims/demo.yaml", claims)
+    assert mini.jobs() == {"report": 1, "publish": 1}
 
 
 def test_a_template_of_the_page_runs_the_page_alone(mini):
