@@ -20,6 +20,9 @@ wildcard_constraints:
     study=r"[A-Za-z0-9][A-Za-z0-9_.-]*",
 
 
+report: "report/captions/workflow.rst"
+
+
 localrules:
     all,
     publish,

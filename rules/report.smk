@@ -1,5 +1,7 @@
 # Tables, figures and the page.
 
+from xsa.store.publish import figure_captions
+
 
 rule analyse:
     input:
@@ -38,13 +40,28 @@ rule publish:
         page=flow.page,
         stamp=flow.published_stamp,
     output:
-        f"{RESULTS}/{{study}}/report.html",
+        page=report(
+            f"{RESULTS}/{{study}}/report.html",
+            caption="../report/captions/page.rst",
+            category="Page",
+            labels={"study": "{study}"},
+        ),
+        # Declared for Snakemake's own report; they are copies, which may be deleted before the next ones come.
+        figures=report(
+            directory(f"{RESULTS}/{{study}}/figures"),
+            patterns=["{figure}.svg"],
+            caption="../report/captions/figure.rst",
+            category="Figures",
+            labels={"figure": "{figure}"},
+        ),
     log:
         f"{RESULTS}/.logs/publish/{{study}}.log",
+    params:
+        figures=lambda wildcards: figure_captions(f"{RESULTS}/{wildcards.study}"),
     message:
-        "page of {wildcards.study}: {output}"
+        "page of {wildcards.study}: {output.page}"
     shell:
-        "exec xsa publish {output:q} > {log:q}"
+        "exec xsa publish {output.page:q} > {log:q}"
 
 
 rule front_page:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from xsa.store.files import write_json
 from xsa.store.record import read_record, verify_file
 
 PUBLISHED = "published.json"
+_MARKS = re.compile(r"([\\`*_|<>\[\]:])")
 
 
 def publish(report: Path, folder: Path) -> Path:
@@ -36,6 +38,23 @@ def publish(report: Path, folder: Path) -> Path:
         (folder / file).unlink(missing_ok=True)
     write_json(folder / PUBLISHED, {"report": report.name, "files": sorted(files)})
     return folder / "report.html"
+
+
+class Captions(dict):
+    """`title` and `caption` by figure. Snakemake prints it beside every figure, so what it prints is short."""
+
+    def __repr__(self) -> str:
+        return f"captions of {len(self)} figures"
+
+
+def figure_captions(folder: Path | str) -> Captions:
+    """Those of the figures published into `folder`, as reStructuredText; empty before there are any."""
+    try:
+        figures = json.loads((Path(folder) / "figures" / "figures.json").read_text(encoding="utf-8"))
+        words = ("title", "caption")
+        return Captions({one["name"]: {key: _MARKS.sub(r"\\\1", one[key]) for key in words} for one in figures})
+    except (OSError, ValueError, KeyError, TypeError):
+        return Captions()  # a report without captions is better than none
 
 
 def published(folder: Path) -> dict:
