@@ -170,6 +170,7 @@ def _how(job: Job, started: datetime, seconds: float, notes: dict[str, Any]) -> 
         "device": job.device,
         "threads": job.run.threads,
         "slurm_job": os.environ.get("SLURM_JOB_ID"),
+        "visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
         "notes": notes,
     }
     if job.device == "cuda" and "torch" in sys.modules:
