@@ -48,7 +48,7 @@ def draw_conventions(folder: Path, gaps: Sequence[Gap], colours: Colours) -> Dra
     labels = list(dict.fromkeys(arm.label for gap in gaps for arm in (gap.comparison.baseline, gap.comparison.arm)))
     handles = [Line2D([], [], color=colours.colour(label), label=plain(label)) for label in labels]
     handles += [Line2D([], [], color=QUIET, linestyle=line, label=text) for text, line in _WAYS.values()]
-    title = "One log drawn with and without three faults of logging"
+    title = "One log drawn with and without faults of logging"
     finish(figure, title, handles, columns=3)
     words = [_words(gap) for gap in gaps]
     caption = (
@@ -100,7 +100,7 @@ def _faults(gaps: Sequence[Gap]) -> str:
     if all(own_micro_batches(gap) for gap in gaps):
         return f"the loss of the last micro-batch alone, {kept}"
     why = (
-        "the log does not keep it"
+        "these runs did not keep it"
         if any(gap.arm_micro_SN is None for gap in gaps)
         else "here a batch was one micro-batch"
     )
