@@ -22,7 +22,13 @@ from typing import NamedTuple
 CLIENTS = ("sbatch", "srun", "squeue", "scancel", "scontrol", "sinfo")
 DAEMONS = ("munged", "slurmctld", "slurmd")
 # Of the nodes, only their names, CPUs and GPUs differ. Existing device files stand in for GPUs.
-NODES = {"c1": (8, ""), "g1": (8, "gpu:h100:4"), "g2": (4, "gpu:h100:2"), "g3": (4, "gpu:h100:1"), "g4": (4, "gpu:h100:1")}
+NODES = {
+    "c1": (8, ""),
+    "g1": (8, "gpu:h100:4"),
+    "g2": (4, "gpu:h100:2"),
+    "g3": (4, "gpu:h100:1"),
+    "g4": (4, "gpu:h100:1"),
+}
 DEVICES = {"g1": "/dev/tty[10-13]", "g2": "/dev/tty[14-15]", "g3": "/dev/tty16", "g4": "/dev/tty17"}
 CONFIGURATION = """\
 ClusterName=xsatest
@@ -91,14 +97,29 @@ class Cluster:
         """Write the configuration, start the daemons, wait until all nodes are idle."""
         self._configure()
         socket_file = self.folder / "munge" / "socket"
-        private = [("socket", "socket"), ("key-file", "key"), ("pid-file", "pid"), ("log-file", "log"), ("seed-file", "seed")]
-        self._daemon("munged", "--force", "--foreground", *(f"--{option}={self.folder / 'munge' / name}" for option, name in private))
+        private = [
+            ("socket", "socket"),
+            ("key-file", "key"),
+            ("pid-file", "pid"),
+            ("log-file", "log"),
+            ("seed-file", "seed"),
+        ]
+        self._daemon(
+            "munged",
+            "--force",
+            "--foreground",
+            *(f"--{option}={self.folder / 'munge' / name}" for option, name in private),
+        )
         wait_for(socket_file.exists, 20, "munged does not start")
         self._daemon("slurmctld", "-D", "-f", str(self.folder / "slurm.conf"))
         for node in NODES:
             (self.folder / f"spool.{node}").mkdir()
             self._nodes[node] = self._daemon("slurmd", "-D", "-N", node, "-f", str(self.folder / "slurm.conf"))
-        wait_for(lambda: self.run("sinfo", "--noheader", "--Node", "--format=%T").split().count("idle") >= len(NODES), 60, "no idle nodes")
+        wait_for(
+            lambda: self.run("sinfo", "--noheader", "--Node", "--format=%T").split().count("idle") >= len(NODES),
+            60,
+            "no idle nodes",
+        )
 
     def stop(self) -> None:
         """End all jobs, then all daemons, in the reverse order of their start."""

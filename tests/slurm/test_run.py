@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.slurm.cluster import wait_for
-from tests.slurm.conftest import GPU_STAGES, SlurmProject, copied, pieces, training
+from tests.slurm.project import GPU_STAGES, SlurmProject, copied, training
 from tests.workflow.conftest import RECIPE, STUDY
 
 # Without what is slow: the chat model, and CORE.
@@ -17,13 +17,13 @@ EVALUATE = {"core": False, "chatcore": False}
 
 
 @pytest.fixture(scope="session")
-def reported(slurm, prepared, tmp_path_factory) -> tuple[SlurmProject, str]:
-    """The miniature study run to its page by SLURM alone, with what the driver printed."""
+def reported(slurm, outcomes, tmp_path_factory) -> tuple[SlurmProject, str]:
+    """The miniature study run to its page by SLURM alone, with what the driver printed, while other tests' jobs run too."""
     project = SlurmProject.new(tmp_path_factory.mktemp("reported") / "project")
     project.cluster = slurm
     project.use_gpus()
     project.write("config/recipes/mini.yaml", RECIPE)
-    project.write("config/studies/mini.yaml", pieces(STUDY, settings={"evaluate": EVALUATE}))
+    project.write("config/studies/mini.yaml", STUDY | {"settings": {"evaluate": EVALUATE}})
     project.with_own_code()
     project.settle_lock()
     project.profile(gres="'gpu:h100:2'")
@@ -51,7 +51,10 @@ def test_each_gpu_job_is_one_task_with_the_devices_that_it_asked_for(reported, s
 def test_shards_and_their_encoding_are_submitted_together(reported):
     project, text = reported
     made = [json.loads(path.read_text()) for path in project.root.glob("results/*/*/record.json")]
-    jobs = {stage: {one["made"]["slurm_job"] for one in made if one["stage"] == stage} for stage in ("shard", "tokens", "rows")}
+    jobs = {
+        stage: {one["made"]["slurm_job"] for one in made if one["stage"] == stage}
+        for stage in ("shard", "tokens", "rows")
+    }
     assert len(jobs["shard"]) == 1 and len(jobs["tokens"] | jobs["rows"]) == 1, text
 
 
@@ -66,7 +69,12 @@ def test_jobs_run_the_code_and_settings_of_the_start_whatever_is_edited_while_th
         study = project.root / "config/studies/mini.yaml"
         study.write_text(study.read_text().replace("- 1\n", "- 0.5\n"))
         assert yaml.safe_load(study.read_text())["factors"]["xsa.alpha"] == [0.5]
-        for broken in ("installed/xsa/train/loop.py", "installed/xsa/study/workflow.py", "Snakefile", "rules/train.smk"):
+        for broken in (
+            "installed/xsa/train/loop.py",
+            "installed/xsa/study/workflow.py",
+            "Snakefile",
+            "rules/train.smk",
+        ):
             (project.root / broken).write_text("raise RuntimeError('edited')\n")
     finally:
         slurm.run("scontrol", "update", "PartitionName=held", "State=UP")
