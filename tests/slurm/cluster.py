@@ -159,7 +159,7 @@ class Cluster:
         self.run("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=lost")
 
     def tasks(self) -> list[tuple[str, ...]]:
-        """Of every task that jobs ran: job, number of the task in its step, and the devices it was given."""
+        """Of every task that jobs ran: job, step, number of the task in its step, and the devices it was given."""
         lines = (self.folder / "tasks").read_text().splitlines()
         return [tuple(line.split(" ")) for line in lines]
 
@@ -186,7 +186,7 @@ class Cluster:
         )
         prolog = self.folder / "prolog"
         prolog.write_text(
-            f'#!/bin/sh\necho "$SLURM_JOB_ID $SLURM_PROCID $CUDA_VISIBLE_DEVICES" >> {self.folder}/tasks\n'
+            f'#!/bin/sh\necho "$SLURM_JOB_ID ${{SLURM_STEP_ID:-batch}} $SLURM_PROCID $CUDA_VISIBLE_DEVICES" >> {self.folder}/tasks\n'
         )
         prolog.chmod(0o755)
         for client in CLIENTS:
