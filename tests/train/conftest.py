@@ -100,7 +100,7 @@ class Results:
             inputs=inputs,
             out=self.root / stage / f"{name}@0123456789",
             state=self.root / ".state" / stage / f"{name}@0123456789",
-            run=RunSettings(save_minutes=save_minutes, micro_batch=micro_batch),
+            run=RunSettings(save_minutes=save_minutes, save_share=None, micro_batch=micro_batch),
             progress=Voice(),
         )
 

@@ -63,8 +63,8 @@ def main(plan: dict) -> None:
     interruption, take, watches = loop.interruption, Trainer.step, []
 
     @contextmanager
-    def watched(save_minutes):
-        with interruption(save_minutes) as watch:
+    def watched(*arguments):
+        with interruption(*arguments) as watch:
             watches.append(watch)
             yield watch
 

@@ -19,7 +19,7 @@ class Clock:
 
 def test_a_state_is_due_when_the_minutes_have_passed_since_the_last_save_ended():
     clock = Clock()
-    watch = Interruption(10, clock)
+    watch = Interruption(10, 0.05, clock)
     for begun in (0, 1):
         clock.now += 599
         assert not watch.due(), begun
@@ -32,7 +32,7 @@ def test_a_state_is_due_when_the_minutes_have_passed_since_the_last_save_ended()
 @pytest.mark.parametrize("save_seconds", [1, 31, 90, 600])
 def test_saving_takes_at_most_five_percent_however_long_one_save_takes(save_seconds):
     clock, spent = Clock(), 0
-    watch = Interruption(10, clock)
+    watch = Interruption(10, 0.05, clock)
     while clock.now < 1000 + 50_000:
         clock.now += 7  # a step
         if watch.due():
@@ -45,7 +45,7 @@ def test_saving_takes_at_most_five_percent_however_long_one_save_takes(save_seco
 
 def test_a_save_that_failed_is_not_tried_again_at_once():
     clock = Clock()
-    watch = Interruption(1, clock)
+    watch = Interruption(1, 0.05, clock)
     clock.now += 60
     with pytest.raises(OSError), watch.saving():
         clock.now += 30

@@ -269,6 +269,9 @@ class RunSettings(Settings):
     threads: int = Field(1, ge=1, description="CPU threads of a training or evaluation job")
     micro_batch: int | None = Field(None, ge=1, description="rows a device takes at once; null for what memory allows")
     save_minutes: float = Field(10.0, gt=0, description="minutes between two saved states of a training job")
+    save_share: float | None = added(
+        0.05, gt=0, le=1, description="share of the time that saving may take; what takes longer is saved less often"
+    )
     deterministic: bool = added(False, description="train by kernels that repeat bit for bit; slower on a GPU")
     gpu: str | None = added(
         None,

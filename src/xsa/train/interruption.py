@@ -13,21 +13,21 @@ from types import FrameType
 EXIT_CODE = 75
 
 
-# A save that took s seconds is followed by at least 20 s of training, so that saving takes less than 5 % of the time.
-MOST_SHARE = 0.05
-
-
 class Interruption:
     """Whether the run was asked to stop, and whether it is time to save; both are looked at between steps."""
 
-    def __init__(self, save_minutes: float, clock: Callable[[], float] = time.monotonic):
+    def __init__(
+        self, save_minutes: float, most_share: float | None = None, clock: Callable[[], float] = time.monotonic
+    ):
         self.signal: str | None = None
         self._clock, self._interval, self._took = clock, 60 * save_minutes, 0.0
+        self._most_share = most_share
         self._saved = clock()
 
     def due(self) -> bool:
-        """True when `save_minutes` have passed since the last state, and as long as makes up for the time that it took to save."""
-        return self._clock() - self._saved >= max(self._interval, self._took / MOST_SHARE)
+        """True when `save_minutes` have passed since the last save, and so long that its time was at most `most_share` of it."""
+        enough = self._took / self._most_share if self._most_share else 0.0
+        return self._clock() - self._saved >= max(self._interval, enough)
 
     @contextmanager
     def saving(self) -> Iterator[None]:
@@ -41,9 +41,9 @@ class Interruption:
 
 
 @contextmanager
-def interruption(save_minutes: float) -> Iterator[Interruption]:
+def interruption(save_minutes: float, most_share: float | None = None) -> Iterator[Interruption]:
     """Watch for SIGTERM, SIGUSR1 (what schedulers send before a time limit) and Ctrl-C while the block runs."""
-    watch = Interruption(save_minutes)
+    watch = Interruption(save_minutes, most_share)
 
     def note(number: int, frame: FrameType | None) -> None:
         watch.signal = signal.Signals(number).name

@@ -62,7 +62,7 @@ class Run:
         self._resume()
         run, state = self.job.run, self.job.state
         with (
-            interruption(run.save_minutes) as watch,
+            interruption(run.save_minutes, run.save_share) as watch,
             hang_watch(self.ranks, run.hang_minutes, state, self.progress) as beat,
         ):
             while self.position.step < self.steps:
