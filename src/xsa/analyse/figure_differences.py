@@ -99,6 +99,9 @@ def draw_overhead(folder: Path, rows: Sequence[dict[str, Any]], colours: Colours
         for y, row in enumerate(mine):
             lo, value, hi = (100 * (row[key] - 1) for key in ("lo", "ratio", "hi"))
             colour = colours.colour(row["arm"])
+            if row.get("null_lo") is not None:
+                null = [100 * (row[key] - 1) for key in ("null_lo", "null_hi")]
+                ax.plot(null, [y, y], color=QUIET, alpha=0.45, linewidth=7, solid_capstyle="butt", zorder=1.5)
             ax.plot([lo, hi], [y, y], color=colour, linewidth=2)
             face = colour if row["exceeds_noise"] else "none"
             ax.plot([value], [y], marker=colours.marker(row["arm"]), color=colour, markerfacecolor=face)
@@ -108,6 +111,9 @@ def draw_overhead(folder: Path, rows: Sequence[dict[str, Any]], colours: Colours
         ax.set(title=plain(shape), xlabel="time added (% of the baseline's)")
     labels = list(dict.fromkeys(row["arm"] for row in rows))
     handles = [*(_marker(colours, label, plain(label)) for label in labels), *_verdict_handles(labels, colours)]
+    nulled = any(row.get("null_lo") is not None for row in rows)
+    if nulled:
+        handles.append(Line2D([], [], color=QUIET, alpha=0.45, linewidth=7, label="baseline against itself"))
     title = "Time that the projection adds, with 95 % intervals"
     finish(figure, title, handles)
     told = "; ".join(
@@ -119,7 +125,8 @@ def draw_overhead(folder: Path, rows: Sequence[dict[str, Any]], colours: Colours
     devices = ", ".join(sorted({str(row["device"]) for row in rows}))
     caption = (
         f"Median time of the arm less the baseline's, in % of the baseline's, on {devices}, the two timed in turn. Bars: 95 % "
-        f"bootstrap intervals; filled: the interval excludes zero. Whole steps: {told}."
+        f"bootstrap intervals{'; grey: that of the baseline against itself' if nulled else ''}. Filled: the interval excludes zero"
+        f"{', and the difference is larger than the grey bar reaches' if nulled else ''}. Whole steps: {told}."
     )
     drawn = Drawn("overhead", title, caption, f"Dot plot of added time. {told}.")
     save(figure, folder, drawn.name, drawn.alt, rows)
