@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
+
 from xsa.store.errors import UserError
 from xsa.store.files import write_text
 from xsa.store.lock import Lock, lock_path
@@ -191,7 +193,7 @@ class Workflow:
     def tell_failures(self) -> None:
         """Say why jobs of the run ended without a result."""
         if self._watch is not None:
-            print("\n".join(["", *self._watch.failures()]), file=sys.stderr, flush=True)
+            click.echo("\n".join(["", *self._watch.failures()]), err=True)
 
     def _take_turn(self, study: str) -> None:
         """Refuse where another run of a study, on these results, goes on; one that was killed does not count."""
