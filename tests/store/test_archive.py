@@ -206,6 +206,9 @@ def test_links_devices_and_folders_are_refused(archive, refused, kind):
         "results/pretrain/d2@0123456789/.record.json",
         "results/pretrain/d2@0123456789//a",
         "results/pretrain/d2@0123456789/a\\b",
+        "results/pretrain/d2@0123456789/a\ud800",
+        f"results/pretrain/d2@0123456789/{'a' * 256}",
+        f"results/pretrain/d2@0123456789{'/a' * 500}",
         "results/.locks/a",
         "config/studies/../../outside.yaml",
         "Snakefile",
@@ -243,6 +246,15 @@ def test_what_is_no_archive_is_refused(tmp_path, refused):
     refused(tmp_path / "y.tar", f"does not begin with {METADATA}")
 
 
+def test_a_description_nested_without_end_is_refused(archive, refused):
+    def nest(members) -> None:
+        content = b'{"@graph":' + b"[" * 100_000
+        members[0][0].size = len(content)
+        members[0] = (members[0][0], content)
+
+    refused(rewritten(archive, nest), "is no RO-Crate")
+
+
 def edited_record(archive: Path, change) -> Path:
     """The archive with its record changed, and the description made to agree."""
     content = b""
@@ -275,6 +287,12 @@ def edited_record(archive: Path, change) -> Path:
         (lambda record: record["files"].pop("config.json"), "its record says nothing"),
         (lambda record: record["files"]["config.json"].update(sha256="0" * 64), "its record says 0000"),
         (lambda record: record["files"].update({"../../x": {"bytes": 1, "sha256": "0" * 64}}), "is no record"),
+        (lambda record: record["made"].update(notes={"loss": float("nan")}), "is no record"),
+        (lambda record: record["made"].update(wall_seconds=float("inf")), "is no record"),
+        (lambda record: record["made"].update(host="\ud800"), "is no record"),
+        (lambda record: record["made"].update(packages=["torch"]), "is no record"),
+        (lambda record: record["made"].update(wall_seconds="long"), "is no record"),
+        (lambda record: record.update(adopted="yes"), "is no record"),
     ],
 )
 def test_a_record_that_disagrees_with_its_place_or_files_is_refused(archive, refused, change, sentence):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import os
 import shutil
@@ -112,6 +114,25 @@ def test_a_study_that_the_clone_has_is_not_overwritten_and_what_it_does_not_use_
     said = bring(clone, archives["results"])
     assert "My own title" in (clone.root / "config/studies/mini.yaml").read_text()
     assert "uses 14 of the 16" in said
+
+
+def test_a_study_that_is_no_text_keeps_all_results_out(clone, archives, tmp_path):
+    content = b"\xff\xfe"
+    with tarfile.open(archives["results"]) as tar:
+        members = [(info, tar.extractfile(info).read()) for info in tar]
+    crate = json.loads(members[0][1])
+    for file in crate["@graph"]:
+        if file["@id"] == "config/studies/mini.yaml":
+            file |= {"contentSize": str(len(content)), "sha256": hashlib.sha256(content).hexdigest()}
+    with tarfile.open(tmp_path / "other.tar", "w") as tar:
+        for info, old in members:
+            new = {"config/studies/mini.yaml": content, members[0][0].name: json.dumps(crate).encode()}.get(
+                info.name, old
+            )
+            info.size = len(new)
+            tar.addfile(info, io.BytesIO(new))
+    run = clone.xsa("import", str(tmp_path / "other.tar"))
+    assert run.returncode == 2 and "config/studies/mini.yaml is no text" in run.stderr and clone.state() == {}
 
 
 def test_two_results_of_one_recipe_are_a_conflict_that_names_both(clone, archives):

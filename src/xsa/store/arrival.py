@@ -86,12 +86,16 @@ def _arrival(
     path = f"{archive}: {place}/{RECORD}"
     try:
         record = json.loads((staged / place / RECORD).read_text(encoding="utf-8"))
+        # Both copies, now: a text that cannot be written (NaN, half a character) is refused before anything is visible.
+        for copy in (WHOLE, RECORD):
+            write_json(staged / place / copy, record)
         recorded = {file: (known["bytes"], known["sha256"]) for file, known in record["files"].items()}
         complete = all(isinstance(record[name], dict) and record[name] for name in ("recipe", "made"))
         complete &= {"stage", "label", "digest"} <= record.keys() and all(
             is_place(f"{place}/{file}") for file in recorded
         )
-    except (ValueError, KeyError, TypeError, AttributeError):
+        complete &= _is_told(record["made"]) and isinstance(record.get("adopted", {}), dict)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         complete = False
     if not complete:
         raise UserError(f"{path} is no record; nothing was imported")
@@ -104,6 +108,12 @@ def _arrival(
                 f"{archive}: {place}/{file} has SHA-256 {entry.sha256}, its record says {said}; nothing was imported"
             )
     return Arrival(stage, key, staged / place, results / stage / key, record, files - {RECORD})
+
+
+def _is_told(made: dict[str, Any]) -> bool:
+    """Whether what a record says of its making has the types that its readers rely on, where it says it."""
+    types = {"started": str, "host": str, "packages": dict, "notes": dict, "wall_seconds": int | float}
+    return all(made.get(name) is None or isinstance(made[name], kind) for name, kind in types.items())
 
 
 def _completes(arrival: Arrival) -> tuple[str, ...]:
@@ -131,8 +141,6 @@ def _completes(arrival: Arrival) -> tuple[str, ...]:
 
 def settle(arrival: Arrival) -> bool:
     """Put one checked result in place; False where it was there already, with all that this one brings."""
-    for record in (WHOLE, RECORD):
-        write_json(arrival.staged / record, arrival.record)
     if arrival.adding is None:
         arrival.final.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -154,9 +162,9 @@ def settle(arrival: Arrival) -> bool:
     return bool(arrival.adding)
 
 
-def settle_text(staged: Path, target: Path) -> bool:
+def settle_text(text: str, target: Path) -> bool:
     """Put one small file of an archive in place where there is none; False where there is one."""
     if target.exists():
         return False
-    write_text(target, staged.read_text(encoding="utf-8"))
+    write_text(target, text)
     return True

@@ -24,6 +24,8 @@ _PLACES = re.compile(
     rf"config/(studies|recipes)/[A-Za-z0-9][A-Za-z0-9_.-]*\.yaml|config/stages\.lock|hashes\.json"
     rf"|{_RESULT}(/[^./\\\x00-\x1f][^/\\\x00-\x1f]*)+"
 )
+# In bytes, what file systems take.
+_LONGEST_NAME, _LONGEST_PATH = 255, 1000
 _MEDIA = {
     ".json": "application/json",
     ".yaml": "application/yaml",
@@ -138,7 +140,12 @@ def _file(entry: Entry) -> dict[str, Any]:
 
 def is_place(path: str) -> bool:
     """Whether a path is one at which an archive may hold a file."""
-    return _PLACES.fullmatch(path) is not None
+    try:
+        names = path.encode().split(b"/")
+    except UnicodeEncodeError:  # half of a character
+        return False
+    short = len(path) <= _LONGEST_PATH and max(map(len, names)) <= _LONGEST_NAME
+    return short and _PLACES.fullmatch(path) is not None
 
 
 def listed(text: bytes, archive: str) -> dict[str, Entry]:
@@ -150,7 +157,7 @@ def listed(text: bytes, archive: str) -> dict[str, Entry]:
     try:
         graph = json.loads(text)["@graph"]
         files = [entity for entity in graph if entity.get("@type") == "File"]
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise UserError(f"{archive}: its {METADATA} is no RO-Crate; give a file that `xsa export` wrote") from None
     entries: dict[str, Entry] = {}
     for entity in files:

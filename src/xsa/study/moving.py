@@ -164,7 +164,8 @@ def import_archive(project: Project, archive: Path, progress: Progress) -> Broug
     with staging(results) as staged:
         entries = unpack(archive, staged, Transfer(progress, archive.stat().st_size))
         found = arrivals(staged, entries, results, str(archive))
-        config = [Path(path) for path in entries if path.startswith((f"{STUDIES}/", f"{RECIPES}/"))]
+        paths = [Path(path) for path in entries if path.startswith((f"{STUDIES}/", f"{RECIPES}/"))]
+        config = {path: _text(staged / path, archive, path) for path in paths}
         brought.study = next((path.stem for path in config if path.parent == STUDIES), "")
         hashes = HashCache(results / HASHES)
         if HASHES in entries:
@@ -172,8 +173,15 @@ def import_archive(project: Project, archive: Path, progress: Progress) -> Broug
         for arrival in found:
             (brought.new if settle(arrival) else brought.there).append(arrival)
         hashes.save()
-        brought.config = [path for path in config if settle_text(staged / path, project.root / path)]
+        brought.config = [path for path, text in config.items() if settle_text(text, project.root / path)]
     return brought
+
+
+def _text(staged: Path, archive: Path, path: Path) -> str:
+    try:
+        return staged.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise UserError(f"{archive}: {path} is no text in UTF-8; nothing was imported") from None
 
 
 def _hashes(path: Path, archive: Path) -> dict[str, Any]:
@@ -192,7 +200,7 @@ def _hashes(path: Path, archive: Path) -> dict[str, Any]:
 
     try:
         told = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
+    except (ValueError, RecursionError):
         told = None
     if isinstance(told, dict) and all(
         is_hash(value) or is_imported(value) or (isinstance(value, list) and value and all(map(is_shard, value)))
