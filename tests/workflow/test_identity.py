@@ -52,7 +52,10 @@ def test_a_renamed_setting_file_and_its_key_order_run_nothing(mini):
 
 
 def test_how_it_runs_changes_nothing(mini):
-    mini.write("config/studies/mini.yaml", study(run={"threads": 2, "micro_batch": 1, "save_minutes": 2, "gpus": 2, "gpu": "H100"}))
+    mini.write(
+        "config/studies/mini.yaml",
+        study(run={"threads": 2, "micro_batch": 1, "save_minutes": 2, "gpus": 2, "gpu": "H100"}),
+    )
     assert mini.jobs() == {}
 
 

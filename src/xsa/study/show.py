@@ -63,7 +63,9 @@ def _totals(plan: Plan, results: Path) -> str:
     text = f"{len(plan.cells)} cells, {len(plan.results)} results, {there} of them there; training computes {flops:.2e} FLOPs"
     if plan.study.run.requires == "cuda":
         rate, share = GPU_FLOPS["H100"], UTILISATION["pretrain"]
-        text += f", about {flops / (rate * share) / 3600:,.0f} H100-hours at {share:.0%} of its {rate / 1e12:.0f} TFLOP/s"
+        text += (
+            f", about {flops / (rate * share) / 3600:,.0f} H100-hours at {share:.0%} of its {rate / 1e12:.0f} TFLOP/s"
+        )
     return text
 
 
