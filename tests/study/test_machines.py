@@ -7,6 +7,7 @@ import copy
 import pytest
 
 from tests.study.conftest import RECIPE, STUDY
+from xsa.store.errors import UserError
 from xsa.study import resolve
 from xsa.study.project import Project
 from xsa.study.referenced import referenced
@@ -90,13 +91,19 @@ def test_results_of_any_machine_are_referred_to(auto, machine):
 
 
 def test_a_study_that_cannot_be_planned_leaves_open_what_is_referred_to(project):
-    from xsa.store.errors import UserError
-
     project.study({**STUDY, "name": "broken", "recipe": "nowhere"})
     with pytest.raises(
         UserError, match=r"broken\.yaml cannot be planned, so nobody knows which results it needs.*nowhere"
     ):
         referenced(Project(project.root, project.root / "results"))
+
+
+def test_a_study_that_is_passed_by_leaves_what_the_others_refer_to(project):
+    project.study({**STUDY, "name": "broken", "recipe": "nowhere"})
+    whole = Project(project.root, project.root / "results")
+    assert referenced(whole, without=["broken"]) >= project.plan().results.keys()
+    with pytest.raises(UserError, match="no study 'brokn' under config/studies to pass by; did you mean 'broken'"):
+        referenced(whole, without=["brokn"])
 
 
 def test_the_order_of_a_list_that_is_a_set_changes_no_digest(project):

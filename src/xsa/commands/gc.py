@@ -19,8 +19,9 @@ from xsa.commands.options import CONTEXT, open_project, results_option
     show_default=True,
     help="Remove nothing that cost more hours than this, unless it is named.",
 )
+@click.option("--without", metavar="STUDY", multiple=True, help="Pass a study by, as one whose data are elsewhere.")
 @results_option
-def command(names: tuple[str, ...], delete: bool, keep_hours: float, results: Path) -> None:
+def command(names: tuple[str, ...], delete: bool, keep_hours: float, without: tuple[str, ...], results: Path) -> None:
     """List results that no study under config/studies refers to, with their size and what they cost; remove them.
 
     NAME is a result as the list calls it; with names, they alone are meant. Damaged results that were set aside, what killed
@@ -32,7 +33,7 @@ def command(names: tuple[str, ...], delete: bool, keep_hours: float, results: Pa
     from xsa.study.referenced import referenced
     from xsa.study.show_strays import strays_as_text, sum_as_text
 
-    found = strays(results, referenced(open_project(results)))
+    found = strays(results, referenced(open_project(results), without))
     picked, spared = chosen(found, names, keep_hours)
     click.echo(strays_as_text(picked if names else found))
     if not delete:
