@@ -14,6 +14,7 @@ import xsa.commands
 from xsa.commands.options import CONTEXT
 from xsa.commands.stages import stage_verb
 from xsa.store.errors import UserError
+from xsa.study.source import nearest
 from xsa.study.stages import STAGES
 
 # Verb -> module of `xsa.commands`. A name that Python reserves has an underscore behind it there.
@@ -35,6 +36,14 @@ class Verbs(click.Group):
         if name in STAGES:
             return stage_verb(name)
         return importlib.import_module(VERBS[name]).command if name in VERBS else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does; a name that is no verb is refused with the nearest one."""
+        if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            ctx.fail(f"there is no verb {args[0]!r}; {nearest(args[0], self.list_commands(ctx))}")
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

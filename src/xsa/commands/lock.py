@@ -40,8 +40,9 @@ def command(retrain: tuple[str, ...], keep: tuple[str, ...], why: str | None, ch
     if retrain or keep:
         stages.write()
     stale = {one.stage: one for one in stages.stale()}
+    width = max(map(len, stages.stages))
     for stage, entry in stages.stages.items():
         state = f"STALE  {stale[stage]}" if stage in stale else "matches its code"
-        click.echo(f"{stage:<12} v{entry['version']:<3} {entry['fingerprint']}  {state}")
+        click.echo(f"{stage:<{width}} v{entry['version']:<3} {entry['fingerprint']}  {state}")
     if check and stale:
         sys.exit(1)
