@@ -16,6 +16,8 @@ from xsa.report import numbers
         (numbers.signed(-0.00001), "0.0000"),
         (numbers.percent(-0.00318, sign=True), "−0.32 %"),
         (numbers.interval([-0.0031, 0.0002]), "[−0.0031, +0.0002]"),
+        (numbers.interval([4e-6, -1.6e-5]), "[+4.0 × 10⁻⁶, −1.6 × 10⁻⁵]"),
+        (numbers.interval([0.0, 0.0]), "[0.0000, 0.0000]"),
         (numbers.interval(None), "–"),
         (numbers.percent_interval([-0.0036, -0.0026]), "[−0.36, −0.26] %"),
         (numbers.significant(1.234e-7), "1.23 × 10⁻⁷"),

@@ -58,11 +58,17 @@ def percent(value: float | None, digits: int = 2, sign: bool = False) -> str:
 
 
 def interval(bounds: list | tuple | None, digits: int = 4, sign: bool = True) -> str:
-    """`[−0.0031, −0.0022]`, or a dash where no interval can be given."""
+    """`[−0.0031, −0.0022]`, or a dash where no interval can be given.
+
+    Where `digits` would show both bounds as zero, though one is none, powers of ten: `[+4.0 × 10⁻⁶, +1.6 × 10⁻⁵]`.
+    """
     if bounds is None or any(absent(bound) for bound in bounds):
         return ABSENT
     show = signed if sign else fixed
-    return f"[{show(bounds[0], digits)}, {show(bounds[1], digits)}]"
+    told = [show(bound, digits) for bound in bounds]
+    if not any(bound.strip("−+0.") for bound in told):
+        told = [change(bound, digits) if sign else significant(bound, 2) for bound in bounds]
+    return f"[{told[0]}, {told[1]}]"
 
 
 def percent_interval(bounds: list | tuple | None, digits: int = 2) -> str:
