@@ -104,7 +104,9 @@ def test_overhead_is_that_of_compiled_steps_where_there_are_some():
 
 
 def test_a_study_without_comparisons_says_so():
-    assert answer(study()) == ["Nothing has been compared yet: no arm of this study has a baseline to be held against."]
+    assert answer(study()) == [
+        "Nothing can be compared yet: there is no seed of which both an arm and its baseline were measured."
+    ]
 
 
 def test_a_difference_of_float_rounding_is_no_change_for_better_or_worse():

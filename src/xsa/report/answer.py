@@ -16,7 +16,7 @@ _UNTOLD = "not to be told from noise by one seed"
 FEW_SEEDS = 5
 _SPELT_OUT = {False: 4, True: 2}  # changes told one by one, where a shape has one arm or several; more are counted
 _NAMED = 4  # changes named in the tally; more are counted
-_NOTHING = "Nothing has been compared yet: no arm of this study has a baseline to be held against."
+_NOTHING = "Nothing can be compared yet: there is no seed of which both an arm and its baseline were measured."
 
 
 def answer(summary: dict[str, Any]) -> list[str]:

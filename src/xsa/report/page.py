@@ -162,6 +162,7 @@ def context(analysis: Analysis, settings: ReportStage, rows: list[dict[str, Any]
         "gaps": gaps(analysis, cells),
         "lacking": len(summary.get("lacking", [])),
         "adopted": summary.get("adopted", []),
+        "n_trained": sum("pretrain" in cell["results"] for cell in cells),
         "n_imported": sum("imported" in cell["results"] for cell in cells),
         "whisker_size": (WIDTH, HEIGHT),
     }

@@ -125,7 +125,9 @@ def _number(row: Row, value: float | None) -> str:
         return ABSENT
     if row["unit"] == PART:
         return percent(value, 1, sign=True)
-    return change(value, 4) if row["n_of"] == "seed" or row["published"] is not None else significant(value, 2)
+    if row["n_of"] == "seed" or row["published"] is not None:
+        return change(value, 4)
+    return significant(value, 2) + (" nats" if row["unit"].startswith("nats") else "")
 
 
 def _range(row: Row, lo: str, hi: str) -> str:
