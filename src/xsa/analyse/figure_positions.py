@@ -34,7 +34,7 @@ def draw_alignment_positions(folder: Path, rows: Sequence[dict[str, Any]], colou
     handles.append(Line2D([], [], color=INK, linestyle="--", label="earlier values in sight, cos(vⱼ, vᵢ)"))
     title = "Alignment with the token's own value, by position in the row"
     finish(figure, title, handles, columns=2)
-    told = _ends(frame, "cos_y_v", "positions", lambda row: _range_name(row["first"], row["last"]), 3)
+    told = _ends(frame, "cos_y_v", "position", lambda row: _range_name(row["first"], row["last"]), 3)
     caption = (
         "Mean over heads, layers and validation rows, then over seeds, in ranges of positions that double; the band is the range over layers. "
         "Where values are alike (dashed), an output is aligned with its own value even without looking at it. "
@@ -60,7 +60,7 @@ def draw_looks_positions(folder: Path, rows: Sequence[dict[str, Any]], colours: 
         _positions(ax, frame[frame["shape"] == shape], shape, LOOKS[measure])
     title = "Where heads look, by position in the row"
     finish(figure, title, [*(arm_handle(colours, arm) for arm in arms), even_handle()])
-    told = _ends(frame, "first", "positions", lambda row: _range_name(row["first"], row["last"]), 3)
+    told = _ends(frame, "first", "position", lambda row: _range_name(row["first"], row["last"]), 3)
     caption = (
         "Weight on the token itself, entropy, and weight on the row's first token: mean over heads, layers and validation rows, then over "
         "seeds, in ranges of positions that double; the band is the range over layers. The dotted line is what attention spread evenly over the "
@@ -87,7 +87,7 @@ def draw_alignment_training(folder: Path, rows: Sequence[dict[str, Any]], colour
         ax.set(title=plain(shape), ylabel="cos(y, v)" if measure == "cos_y_v" else LOOKS["diagonal"])
     title = "Alignment and diagonal weight along training"
     finish(figure, title, [arm_handle(colours, arm) for arm in arms])
-    told = _ends(frame, "cos_y_v", "steps", lambda row: f"{row['step']:,}", 3)
+    told = _ends(frame, "cos_y_v", "step", lambda row: f"{row['step']:,}", 3)
     caption = (
         "Taken during training on the same validation rows each time: mean over heads, layers and positions from 1 on, then "
         f"over seeds; the band is the range over layers. cos(y, v): {told}."
