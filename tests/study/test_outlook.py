@@ -302,3 +302,10 @@ def test_shards_of_the_hub_are_counted_as_fetched(project, results):
     # 2,560 tokens need 3 shards, and the last one is for validation.
     assert shown.totals.shards == 4 and shown.totals.shard_bytes == pytest.approx(4 * 100e6)
     assert "4 shards to fetch (400 MB)" in outlook_as_text(shown)
+
+
+def test_labels_that_are_no_grid_are_told_by_the_first_and_by_what_the_last_has_otherwise():
+    from xsa.study.show_outlook import names
+
+    assert names(["d2-muon-a0-s1", "d2-muon-a1-s0", "d2-muon-a1-s1"]) == "d2-muon-a0-s1 … a1-s1"
+    assert names(["d2-muon-a0-s0", "d2-muon-a1-s0"]) == "d2-muon-a{0,1}-s0"

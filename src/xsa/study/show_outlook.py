@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import textwrap
 from collections import Counter
@@ -135,7 +136,10 @@ def _because(line: Line) -> str:
 
 
 def names(labels: list[str]) -> str:
-    """Several labels as one: `d12w768h12-muon-a{0,1}-s{0,1,2}` where they are a grid, else the first and the last."""
+    """Several labels as one: `d12w768h12-muon-a{0,1}-s{0,1,2}` where they are a grid, else the first and the last.
+
+    What all labels begin with is told once: `d12w768h12-muon-a0-s1 … a1-s1`.
+    """
     if len(labels) == 1:
         return labels[0]
     parts = [label.split("-") for label in labels]
@@ -147,7 +151,9 @@ def names(labels: list[str]) -> str:
         text = "-".join(_braced(column) for column in columns)
         if size == len(labels) and len(text) <= LABEL:
             return text
-    return f"{labels[0]} … {labels[-1].rpartition('-')[2]}"
+    first, last = labels[0].split("-"), labels[-1].split("-")
+    shared = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False)))
+    return f"{labels[0]} … {'-'.join(last[shared:])}"
 
 
 def _braced(values: list[str]) -> str:
