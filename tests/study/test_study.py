@@ -105,7 +105,9 @@ def test_a_key_given_twice_is_refused(project):
 
 def test_text_that_is_no_yaml_is_refused(project):
     project.study(STUDY, text="name: [tiny\n")
-    with pytest.raises(UserError, match="not valid YAML"):
+    with pytest.raises(
+        UserError, match=r"tiny\.yaml:2: not valid YAML while parsing a flow sequence that begins in line 1"
+    ):
         project.plan()
 
 

@@ -290,7 +290,8 @@ def _check_arm(key: str, wanted: dict[str, Any], study: LoadedStudy, where) -> N
         if not any(_same(value, one) for one in values):
             told = dict.fromkeys(str(one) for one in values)
             raise UserError(
-                f"{where(path)}: no arm of the study {study.study.name!r} has {path} = {value!r}; values are {', '.join(told)}"
+                f"{where(path)}: no arm of the study {study.study.name!r} has {path} = {value!r}; values are "
+                f"{', '.join(told)}. Give the claim one of them, or take these claims out of the study's `claims`"
             )
     baseline = study.baseline
     if not any(

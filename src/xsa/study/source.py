@@ -30,7 +30,7 @@ class YamlFile:
         try:
             node = yaml.compose(text, Loader=yaml.SafeLoader)
         except yaml.YAMLError as error:
-            raise UserError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+            raise UserError(_not_yaml(path, error)) from None
         self._lines: dict[tuple, int] = {}
         self.values = self._plain(node, ()) if node is not None else {}
         if not isinstance(self.values, dict):
@@ -157,6 +157,15 @@ def _sentence(problem: dict, model: type[BaseModel]) -> str:
         said = f"{key}.kind is {context['tag']!r}" if "tag" in context else f"{key!r} says no `kind`"
         return f"{said}; kinds are {kinds}"
     return f"{key} is {value!r}; {_lower(problem['msg'])}"
+
+
+def _not_yaml(path: Path, error: yaml.YAMLError) -> str:
+    """Where the reader gave up and why, with what it was reading from which line on."""
+    mark, begun = getattr(error, "problem_mark", None), getattr(error, "context_mark", None)
+    if mark is None:
+        return f"{path} is not valid YAML: {' '.join(str(error).split())}"
+    inside = f" {error.context}" + (f" that begins in line {begun.line + 1}" if begun else "") if error.context else ""
+    return f"{path}:{mark.line + 1}: not valid YAML{inside}: {error.problem}"
 
 
 def _lower(message: str) -> str:
