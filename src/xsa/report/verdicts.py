@@ -24,6 +24,12 @@ _CLASS = {
     NOT_TESTED: "untested",
 }
 PART = "part of the baseline's"  # a unit told in per cent
+_MEASURES = {  # what the equivalence's measures are called where a unit would stand
+    "forward_max_abs": "in logits",
+    "loss_abs": "in the loss, nats per token",
+    "gradient_max_rel": "in gradients, relative",
+    "parameters_max_rel": "in parameters, relative",
+}
 _EACH = 6  # judgements of a claim that are told one by one at the top; more are told by verdict
 COLUMNS = (
     Column("id", "Claim"),
@@ -104,6 +110,7 @@ def _lines(rows: Sequence[Row]) -> list[Row]:
 
 
 def _shown(row: Row, group: Sequence[Row], anchors: dict[str, str]) -> Row:
+    row = row | {"unit": _MEASURES.get(row["unit"], row["unit"])}
     links = [(cell, anchors[cell]) for cell in row["cells"] if cell in anchors]
     words = {
         "class": _CLASS[row["verdict"]],
