@@ -139,7 +139,9 @@ def _intervals(ax: Axes, gap: Gap, scale: float, colour: str) -> None:
 def _interval_words(seeds: int) -> str:
     share = 100 // STRETCHES
     return (
-        "" if seeds < 2 else f"; bars: Student's 95 % interval over seeds of the mean over each {share} % of the steps"
+        ""
+        if seeds < 2
+        else f"; bars: Student's 95 % interval over seeds of the mean over each {share} % of the steps, which may run off the frame"
     )
 
 
