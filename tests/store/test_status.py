@@ -53,6 +53,12 @@ class OutOfMemoryError(RuntimeError):
 @pytest.mark.parametrize(
     ("error", "state", "reason", "sentence"),
     [
+        (
+            RuntimeError("[gloo/transport/tcp/pair.cc:537] Read error [127.0.0.1]:5041: Connection reset by peer"),
+            "failed",
+            "error",
+            "another process of the job ended without a word: ",
+        ),
         (UserError("the rates are too high"), "failed", "error", "the rates are too high"),
         (MemoryError(), "failed", "memory", "MemoryError (test_status.py:"),
         (

@@ -210,6 +210,7 @@ def test_where_one_process_fails_all_end_and_one_says_why(world, act, sentence):
     assert all(codes) and said.count("said: ") == 1 and f"said: {sentence}" in said, said
     assert act != "poison" or "tensor that is not finite is the gradient of transformer.h.1.mlp.c_fc.weight" in said
     assert "Traceback" not in said and not States(job.state, print).all()
+    assert act != "kill" or "ended without a word" in read_status(job.state)["error"]
     left_nothing(job)
 
 

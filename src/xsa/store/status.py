@@ -130,6 +130,9 @@ def _sentence(error: BaseException) -> str:
         return str(error)
     if isinstance(error, SystemExit | KeyboardInterrupt):
         return ""
+    # Of a process that is gone torch tells an address; its errors too are known by name and text.
+    if isinstance(error, RuntimeError) and (type(error).__name__.startswith("Dist") or "gloo" in str(error)):
+        return "another process of the job ended without a word: killed, out of memory, or its machine went down"
     said = "".join(traceback.format_exception_only(error)).strip()
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
     own = [frame for frame in frames if f"{os.sep}xsa{os.sep}" in frame.filename] or frames
