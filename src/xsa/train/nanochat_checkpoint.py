@@ -175,9 +175,11 @@ def _read_weights(path: Path) -> dict[str, torch.Tensor]:
     except FileNotFoundError:
         raise UserError(f"{path} is missing; bring the file back") from None
     except pickle.UnpicklingError as error:
-        what = str(error).strip().splitlines()[0]
+        # torch's own text advises to load the file all the same; of it only the name of what it refused is told.
+        refused = re.search(r"GLOBAL (\S+)", str(error))
+        what = f" ({refused[1]})" if refused else ""
         raise UserError(
-            f"{path} holds more than tensors, and nothing else is ever read from it ({what}). Save the model's state_dict() alone"
+            f"{path} holds more than tensors{what}, and nothing else is ever read from it. Save the model's state_dict() alone"
         ) from None
     except (RuntimeError, EOFError, ValueError, OSError) as error:
         what = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
