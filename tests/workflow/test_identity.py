@@ -185,6 +185,16 @@ def test_a_template_of_the_page_runs_the_page_alone(mini):
     assert mini.jobs() == {"report": 1, "publish": 1}
 
 
+def test_a_lost_figure_beside_the_page_is_put_there_again(mini):
+    figure = min((mini.root / "results/mini/figures").glob("*.svg"))
+    content = figure.read_bytes()
+    figure.unlink()
+    assert mini.jobs() == {"publish": 1}
+    run = mini.snakemake()
+    assert run.returncode == 0 and figure.read_bytes() == content, run.stderr
+    assert mini.jobs() == {}
+
+
 def test_a_deleted_checkpoint_runs_nothing(mini):
     for path in (mini.root / "results/pretrain").glob("*/model.safetensors"):
         path.unlink()

@@ -72,6 +72,11 @@ def a_page_lost_with_its_report(project):
     (project.root / "results/mini/report.html").unlink()
 
 
+def a_published_figure_lost_with_the_report(project):
+    (one(project, "report") / "record.json").unlink()
+    min((project.root / "results/mini/figures").glob("*.svg")).unlink()
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -82,6 +87,7 @@ def a_page_lost_with_its_report(project):
         a_record_deleted_that_core_needs,
         records_of_data_deleted_behind_a_missing_training,
         a_page_lost_with_its_report,
+        a_published_figure_lost_with_the_report,
     ],
     ids=lambda change: change.__name__,
 )

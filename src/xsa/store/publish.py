@@ -60,6 +60,14 @@ def figure_captions(folder: Path | str) -> Captions:
 def published(folder: Path) -> dict:
     """What was published into `folder` last: `report` (label@digest) and `files`; empty when nothing was."""
     try:
-        return json.loads((folder / PUBLISHED).read_text(encoding="utf-8"))
-    except (FileNotFoundError, json.JSONDecodeError):
+        told = json.loads((folder / PUBLISHED).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
         return {}
+    return told if isinstance(told, dict) else {}
+
+
+def is_published(folder: Path, report: str) -> bool:
+    """Whether the page of `report` (label@digest) was published into `folder` last, and all its files are there still."""
+    told = published(folder)
+    files = ["report.html", *told.get("files", [])]
+    return told.get("report") == report and all((folder / file).exists() for file in files)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from xsa.store.publish import published
+from xsa.store.publish import is_published
 from xsa.store.record import RECORD
 from xsa.store.recorded import Recorded
 from xsa.study.plan import Plan
@@ -47,8 +47,7 @@ def needed(plan: Plan, results: Path) -> set[Key]:
     From the page down, what is missing; and beside it, whatever reads a result whose record is missing: Snakemake runs that
     too, though a result that is whole only gets its record written again.
     """
-    folder = results / plan.study.name
-    if published(folder).get("report") == plan.report.key and (folder / "report.html").exists():
+    if is_published(results / plan.study.name, plan.report.key):
         return set()
     missing = {key for key, result in plan.results.items() if not (result.folder(results) / RECORD).exists()}
     readers = _readers(plan)

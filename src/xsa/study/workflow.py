@@ -7,6 +7,7 @@ import functools
 import os
 import re
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import click
 from xsa.store.errors import UserError
 from xsa.store.files import write_text
 from xsa.store.lock import Lock, lock_path
-from xsa.store.publish import published
+from xsa.store.publish import is_published
 from xsa.store.snapshot import take_snapshot
 from xsa.study.limits import check_limits
 from xsa.study.machine import has_cuda
@@ -107,20 +108,21 @@ class Workflow:
         return ancient(self._record(plan.report))
 
     def published_stamp(self, wildcards) -> str | list[str]:
-        """A file that changes and is newer than results/<study>/ when the page published there is not the one now planned.
+        """A file that changes and is newer than results/<study>/ when the page published there is not the one now planned,
+        or a file of it is gone.
 
         The page's place has no digest, so Snakemake alone would keep an old page. Small inputs are compared by content,
-        so the file holds the name of the page that is wanted.
+        so the file holds the time too: what was published once and then lost is published again.
         """
         return told(self._stamp, wildcards.study)
 
     def _stamp(self, study: str) -> str | list[str]:
         wanted = self.project.plan(study).report.key
         folder, stamp = self.results / study, self.results / ".state" / "publish" / study
-        there = published(folder).get("report") == wanted
+        there = is_published(folder, wanted)
         try:
-            if not stamp.exists() or stamp.read_text() != wanted:
-                write_text(stamp, wanted)
+            if not there or not stamp.exists():
+                write_text(stamp, f"{wanted} {time.time_ns()}")
             if there:
                 os.utime(stamp, (0, 0))
         except OSError as error:
