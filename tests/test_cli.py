@@ -65,6 +65,18 @@ def test_keep_without_a_reason_is_refused(xsa):
     assert shown.exit_code == 2 and "--why" in shown.output
 
 
+def test_a_stage_is_not_kept_and_made_again_at_once(xsa):
+    before = (ROOT / "config/stages.lock").read_bytes()
+    shown = xsa("lock", "--keep", "bpb", "--retrain", "bpb", "--why", "both")
+    assert shown.exit_code == 2 and "give one of --keep and --retrain" in shown.output
+    assert (ROOT / "config/stages.lock").read_bytes() == before
+
+
+def test_a_name_longer_than_a_file_can_have_is_an_error_in_a_sentence(xsa, tmp_path):
+    shown = xsa("show", f"bpb/{'x' * 5000}", "--results", str(tmp_path))
+    assert shown.exit_code == 2 and "so long a name" in shown.output
+
+
 def test_a_verb_that_is_misspelt_names_the_nearest(xsa):
     shown = xsa("doctr")
     assert shown.exit_code == 2 and "there is no verb 'doctr'; did you mean 'doctor'?" in shown.output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import pkgutil
 import signal
@@ -54,6 +55,11 @@ class Verbs(click.Group):
             ctx.exit(2)
         except BrokenPipeError:
             ctx.exit(0)
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            click.echo(f"xsa {ctx.invoked_subcommand}: no file can have so long a name: {error.filename}", err=True)
+            ctx.exit(2)
 
 
 @click.group(cls=Verbs, context_settings=CONTEXT)

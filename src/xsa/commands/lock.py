@@ -32,6 +32,9 @@ def command(retrain: tuple[str, ...], keep: tuple[str, ...], why: str | None, ch
         raise UserError("--why is the reason for --keep STAGE, which is not given")
     if keep and not (why and why.strip()):
         raise UserError('--keep needs --why "…": the reason why the change cannot alter a result')
+    both = sorted(set(retrain) & set(keep))
+    if both:
+        raise UserError(f"{both[0]} cannot be kept and made again at once; give one of --keep and --retrain")
     for stage in retrain:
         click.echo(f"{stage}: version {stages.retrain(stage)}")
     for stage in keep:

@@ -117,7 +117,7 @@ class Sides:
             found = self.shelf.find(name)
         except UserError as error:
             raise UserError(
-                f"{error}. No study or cell is called so either; studies are {', '.join(self._studies)}"
+                f"{str(error).removesuffix('?')}{'?' if str(error).endswith('?') else '.'} No study or cell is called so either; studies are {', '.join(self._studies)}"
             ) from None
         if len(found) > 1:
             names = ", ".join(f"{folder.parent.name}/{folder.name}" for folder in found)
