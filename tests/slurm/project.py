@@ -52,6 +52,13 @@ class SlurmProject(MiniProject):
             values["retries"] = retries
         path.write_text(yaml.safe_dump(values, sort_keys=False))
 
+    def site(self, **values) -> None:
+        """Change what the profile for SLURM says of the cluster."""
+        path = self.root / "profiles/slurm/config.yaml"
+        profile = yaml.safe_load(path.read_text())
+        profile["default-resources"].update(values)
+        path.write_text(yaml.safe_dump(profile, sort_keys=False))
+
     def command(self, *arguments: str) -> list[str]:
         """The user's own command, with states asked for often."""
         snakemake = str(Path(sys.executable).with_name("snakemake"))

@@ -27,7 +27,8 @@ def own_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(devices, "WAIT_SECONDS", 0.02)
-    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    for name in ("SLURM_JOB_ID", "SLURMD_NODENAME"):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
@@ -109,5 +110,7 @@ def test_a_device_stays_taken_as_long_as_a_process_that_was_given_its_lock_lives
     assert taken(1, ["0", "1"]) == "0"
 
 
-def test_devices_of_two_slurm_jobs_on_one_node_may_have_the_same_names(hold):
+def test_devices_of_two_slurm_jobs_or_two_nodes_of_one_may_have_the_same_names(hold):
     assert hold(1, "0", SLURM_JOB_ID="1")[1] == hold(1, "0", SLURM_JOB_ID="2")[1] == "0"
+    assert hold(1, "0", SLURM_JOB_ID="3", SLURMD_NODENAME="a")[1] == "0"
+    assert hold(1, "0", SLURM_JOB_ID="3", SLURMD_NODENAME="b")[1] == "0"

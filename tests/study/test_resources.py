@@ -133,5 +133,5 @@ def test_a_cluster_is_told_all_a_machine_its_devices_and_a_submitted_job_only_wh
     machine = asked_of(paper, tmp_path, local=True)
     assert (machine["devices"], machine["limit"], machine["gres"], machine["runtime"]) == (4, 4, None, None)
     assert asked_of(paper, tmp_path, local=True, devices=16)["limit"] == 16, "what the user says goes before"
-    inner = asked_of(paper, tmp_path, local=False, main=False)
+    inner = asked_of(paper, tmp_path, local=True, main=False)
     assert inner["devices"] == 8 and inner["gres"] is None and inner["runtime"] is None

@@ -85,7 +85,8 @@ def _take(count: int, names: Sequence[str]) -> dict[str, int]:
 
 
 def _open(name: str) -> int:
-    job = os.environ.get("SLURM_JOB_ID")
-    folder = Path(tempfile.gettempdir()) / "-".join(["xsa-devices", str(os.getuid()), *([job] if job else [])])
+    # SLURM counts the devices of each job, on each node, from 0.
+    slurm = [os.environ[name] for name in ("SLURM_JOB_ID", "SLURMD_NODENAME") if name in os.environ]
+    folder = Path(tempfile.gettempdir()) / "-".join(["xsa-devices", str(os.getuid()), *slurm])
     folder.mkdir(mode=0o700, exist_ok=True)
     return os.open(folder / (re.sub(r"[^A-Za-z0-9.-]", "_", name) + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)

@@ -76,7 +76,8 @@ class Scheduling:
     def _of(self, stage: str, key: str, workflow: Any) -> tuple[Requests, Result]:
         plan, result = self._find(stage, key)
         if id(plan) not in self._requests:
-            here = len(gpus()) if workflow.local_exec else None
+            # A submitted job runs Snakemake once more, where it sees the GPUs of one node alone.
+            here = len(gpus()) if workflow.local_exec and workflow.is_main_process else None
             self._requests[id(plan)] = Requests(plan, self._results, site_of(workflow), here)
         return self._requests[id(plan)], result
 
