@@ -46,6 +46,12 @@ def test_a_result_that_no_study_refers_to_is_told_with_size_and_hours_of_all_its
     assert one.bytes == sum(path.stat().st_size for path in costly.iterdir())
 
 
+def test_what_was_stopped_and_went_on_cost_what_all_tries_took(results):
+    write_result(results, "pretrain", "d2", {"a": b"1"}, wall_seconds=360.0, earlier_seconds=7200.0, device="cuda")
+    (one,) = strays(results, set())
+    assert one.hours == pytest.approx(2.1) and chosen([one], (), 1.0) == ([], [one])
+
+
 def test_state_and_log_go_with_their_result(results, costly):
     state, log = results / ".state" / "pretrain" / costly.name, results / ".logs" / "pretrain" / f"{costly.name}.log"
     for path in (state / "status.json", log):

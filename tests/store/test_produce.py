@@ -57,6 +57,23 @@ def test_the_record_holds_recipe_hashes_and_how_it_ran(make):
     assert record["made"]["notes"] == {"note": 1} and record["made"]["host"] and record["made"]["packages"]["numpy"]
 
 
+def test_the_record_holds_the_seconds_of_earlier_tries(make, tmp_path):
+    """Of one that said how it ended, and of one that was killed: all that it last said."""
+    assert "earlier_seconds" not in json.loads((make(write) / "record.json").read_text())["made"]
+    results = tmp_path / "others"
+    status = results / ".state" / "tokens" / f"x@{DIGEST}" / "status.json"
+    status.parent.mkdir(parents=True)
+    status.write_text(json.dumps({"state": "running", "started": 1000.0, "at": 4600.0}))
+
+    def fail(job):
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        make(fail, results)
+    made = json.loads((make(write, results) / "record.json").read_text())["made"]
+    assert 3600 <= made["earlier_seconds"] < 3660 and made["wall_seconds"] < 60
+
+
 def test_a_stage_that_fails_leaves_nothing(make, tmp_path):
     def fail(job):
         (job.out / "half").write_text("half")

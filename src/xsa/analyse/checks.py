@@ -150,7 +150,8 @@ def environment(results: Results) -> dict[str, Any]:
             started.append(str(made["started"]))
         for package, version in made.get("packages", {}).items():
             packages.setdefault(package, set()).add(str(version))
-        seconds[stage] = seconds.get(stage, 0.0) + float(made.get("wall_seconds") or 0.0)
+        took = sum(float(made.get(name) or 0.0) for name in ("wall_seconds", "earlier_seconds"))
+        seconds[stage] = seconds.get(stage, 0.0) + took
     return {
         **{name: sorted(values) for name, values in found.items()},
         "packages": {name: sorted(versions) for name, versions in sorted(packages.items())},

@@ -47,7 +47,7 @@ def _result(analysis: Analysis, stage: str, name: str) -> dict[str, Any]:
         "stage": stage,
         "name": name,
         "record": record,
-        "seconds": made.get("wall_seconds"),
+        "seconds": made.get("wall_seconds") and made["wall_seconds"] + made.get("earlier_seconds", 0.0),
         "device": made.get("gpu") or made.get("device"),
         "notes": _notes(stage, made.get("notes") or {}),
         "files": [(f"{stage}/{file}", files[file]["sha256"], files[file]["bytes"]) for file in _HEAVY if file in files],

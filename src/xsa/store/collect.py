@@ -96,7 +96,8 @@ def _cost(folder: Path | None, state: Path | None) -> tuple[float | None, str]:
         try:
             made = json.loads((folder / name).read_bytes())["made"]
             processes = (made.get("notes") or {}).get("processes") or 1
-            return made["wall_seconds"] / 3600 * processes, made.get("device") or ""
+            seconds = made["wall_seconds"] + (made.get("earlier_seconds") or 0.0)
+            return seconds / 3600 * processes, made.get("device") or ""
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue
     return (None if any(folder.iterdir()) else 0.0), ""

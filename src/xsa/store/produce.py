@@ -47,21 +47,24 @@ def produce(
     try:
         with (
             Lock(lock_path(results, job.stage, final.name), f"{job.stage} {final.name}", _patience(job)),
-            reported(job.state, job.progress),
+            reported(job.state, job.progress) as status,
         ):
             if is_whole(final):
                 _write_records(final, read_record(final))
                 job.progress.say(f"is there already and whole; record written again in {final}")
             else:
-                _make(job, recipe, digest, code, final, begin)
+                earlier = {"earlier_seconds": round(status.spent, 3)} if status.spent else {}
+                _make(job, recipe, digest, {"code": code} | earlier, final, begin)
             shutil.rmtree(job.state, ignore_errors=True)
     except OSError as error:
         raise disk_error(error, final) from error
     return final
 
 
-def _make(job: Job, recipe: dict[str, Any], digest: str, code: str, final: Path, begin: Callable[[Job], None]) -> None:
-    """Run the stage in a private folder, record what it wrote, and rename the folder to `final`."""
+def _make(
+    job: Job, recipe: dict[str, Any], digest: str, told: dict[str, Any], final: Path, begin: Callable[[Job], None]
+) -> None:
+    """Run the stage in a private folder, record what it wrote, with `told`, and rename the folder to `final`."""
     for leftover in final.parent.glob(f".{final.name}.*.part"):
         shutil.rmtree(leftover)
     job.out = final.parent / f".{final.name}.{os.getpid()}.part"
@@ -76,7 +79,7 @@ def _make(job: Job, recipe: dict[str, Any], digest: str, code: str, final: Path,
             "digest": digest,
             "recipe": recipe,
             "files": _hashes(job.out),
-            "made": _how(job, started, time.perf_counter() - begun, notes) | {"code": code},
+            "made": _how(job, started, time.perf_counter() - begun, notes) | told,
         }
         _write_records(job.out, record)
         _put_in_place(job, final)

@@ -29,10 +29,14 @@ WARNING_SECONDS = 900
 
 
 class JobStatus:
-    """Writes the file of one job. `log` is where the job's log lies, if it has one."""
+    """Writes the file of one job. `log` is where the job's log lies, if it has one.
+
+    spent: seconds that earlier tries at the same result took, as far as they said.
+    """
 
     def __init__(self, folder: Path, log: str | None = None):
         self.path = Path(folder) / STATUS
+        self.spent = _spent(read_status(folder))
         self._told: dict[str, Any] = {
             "state": "running",
             "host": socket.gethostname(),
@@ -42,6 +46,7 @@ class JobStatus:
             "log": log,
             "said": None,
             "progress": None,
+            "spent": self.spent,
         }
         self._written = float("-inf")
 
@@ -82,13 +87,13 @@ class JobStatus:
 
 
 @contextmanager
-def reported(folder: Path, progress: Progress) -> Iterator[None]:
+def reported(folder: Path, progress: Progress) -> Iterator[JobStatus]:
     """Keep the status file in `folder` up to date with what `progress` is told, and with how the block ends."""
     status = JobStatus(folder, progress.log)
     status.begin()
     progress.watcher = status
     try:
-        yield
+        yield status
     except BaseException as error:
         status.ended(error)
         raise
@@ -103,6 +108,14 @@ def read_status(folder: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return told if isinstance(told, dict) and isinstance(told.get("state"), str) else None
+
+
+def _spent(told: dict[str, Any] | None) -> float:
+    """Seconds that a job took until it last said something, with those of the tries before it."""
+    try:
+        return max(0.0, told["at"] - told["started"]) + told.get("spent", 0.0)
+    except (KeyError, TypeError):
+        return 0.0
 
 
 def _finite(value: Any) -> bool:
