@@ -172,7 +172,8 @@ def confine(clib, orders: dict, own: set[str]) -> dict[str, str]:
     if hasattr(resource, "RLIMIT_NPROC"):  # after root is given up, whom it would not bind
         resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
     kernel.die_with_parent(clib, me)  # changing the user has undone it
-    landlocked = kernel.restrict_files(clib, [*readable, *_DEVICES], [folder, os.devnull])
+    # By the name "." : the folders above may be closed to the user that this process is now.
+    landlocked = kernel.restrict_files(clib, [*readable, *_DEVICES], [os.curdir, os.devnull])
     filtered = kernel.filter_calls(clib)
     refuse_in_python(folder, (*readable, *_DEVICES))
     return {
@@ -254,6 +255,8 @@ def kind(error: BaseException) -> str:
     if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
         return "refused"
     if isinstance(error, OSError):
+        if error.errno == errno.ENOMEM:
+            return "memory"
         if error.errno in (errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT):
             return "files"
         if isinstance(error, PermissionError) or isinstance(error.__context__, PermissionError):
