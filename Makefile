@@ -7,12 +7,14 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 CORES ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help env demo test lint format clean lock
+.PHONY: help env demo gallery test slurm lint format clean lock
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    the whole study on data it makes itself, no GPU; ends with results/demo/report.html"
+	@echo "make gallery pictures of the demo's report for docs/gallery.md, by headless Chromium"
 	@echo "make test    linters and tests"
+	@echo "make slurm   the tests on a real SLURM, as root where Debian's packages of it are installed"
 	@echo "make env     the environment alone, in $(VENV)"
 	@echo "make lint    ruff, snakefmt, snakemake --lint"
 	@echo "make format  rewrite the code in its one format"
@@ -33,6 +35,9 @@ demo: $(READY)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/snakemake --cores $(CORES) results/demo/report.html
 	@echo "the report is at $(CURDIR)/results/demo/report.html"
 
+gallery: demo
+	$(BIN)/python docs/gallery.py results/demo/report.html docs/images
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -45,7 +50,10 @@ format: $(READY)
 	$(BIN)/snakefmt Snakefile rules
 
 test: $(READY) lint
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n 2 --dist loadgroup
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slurm"
+
+slurm: $(READY)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -m slurm
 
 lock:
 	rm -rf .lock-env && $(PYTHON) -m venv .lock-env
