@@ -43,12 +43,20 @@ class Stale:
         return f"{self.stage}: {'; '.join(parts)}"
 
 
+def _read(path: Path) -> Any:
+    """The lock's values. It is long, and every job reads it: by the fast loader, and by ours for what is wrong with it."""
+    try:
+        return yaml.load(path.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except (OSError, ValueError, yaml.YAMLError):
+        return YamlFile(path).values
+
+
 class StagesLock:
     """The lock file of a project. Raises UserError when it is missing or no lock."""
 
     def __init__(self, root: Path):
         self.path = root / LOCK
-        values = YamlFile(self.path).values
+        values = _read(self.path)
         try:
             self.plumbing: tuple[str, ...] = tuple(values["plumbing"])
             self.stages: dict[str, dict[str, Any]] = values["stages"] or {}

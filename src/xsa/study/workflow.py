@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import inspect
 import os
 import re
 import sys
@@ -229,4 +230,6 @@ def _told_by(function: Callable) -> Callable:
     def of(*args: Any, **kwargs: Any) -> Any:
         return told(functools.partial(function, **kwargs), *args)
 
+    # Snakemake asks the signature for every job; stated, it need not be found.
+    of.__signature__ = inspect.signature(function)
     return of
