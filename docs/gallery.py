@@ -98,10 +98,11 @@ def shown_sections(html: str, picture: Picture) -> list[str]:
 
 
 def only_sections(html: str, picture: Picture) -> str:
-    """The page with nothing but the picture's sections shown, folds open."""
-    shown = ", ".join(f"#{section}" for section in shown_sections(html, picture))
+    """The page with nothing but the picture's sections shown, the first at its head."""
+    ids = [f"#{section}" for section in shown_sections(html, picture)]
     style = (
-        f"<style>nav, .skip, main > *:not({shown}) {{ display: none !important }} "
+        f"<style>nav, .skip, main > *:not({', '.join(ids)}) {{ display: none !important }} "
+        f"{ids[0]} {{ margin-top: 0 !important; padding-top: 1rem !important; border-top: 0 !important }} "
         ".page { display: block !important; max-width: none !important } main { margin: 0 auto !important }</style>"
     )
     assert "</head>" in html

@@ -67,5 +67,5 @@ def test_a_picture_holds_the_asked_section_alone(tmp_path):
     picture = gallery.Picture("p", ("b",), width=500, height=300)
     with Image.open(gallery.take(gallery.find_browser(), PAGE, picture, tmp_path)) as image:
         seen = image.convert("RGB")
-    assert seen.size == (500, 90 + gallery.MARGIN)
+    assert seen.size == (500, 16 + 90 + gallery.MARGIN)  # a rem above
     assert seen.getpixel((250, 10)) == (0, 0, 204)
