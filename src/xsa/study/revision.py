@@ -29,7 +29,9 @@ def plan_at(revision: str, study: str, root: Path, results: Path) -> tuple[Plan,
         if packed is None:
             raise UserError(f"{revision} holds no config/ of this project; name a revision that has it")
         with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-            archive.extractall(there, filter="data")
+            # It is git's own archive; Python before 3.11.4 has no filters.
+            safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+            archive.extractall(there, **safely)
         try:
             path, lock = find_study(study, there), StagesLock(there)
             loaded = LoadedStudy(path, there)
