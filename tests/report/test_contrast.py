@@ -51,6 +51,10 @@ def test_colours_are_named_once():
     assert not re.findall(r"#[0-9a-fA-F]{3,8}\b|rgba?\(|hsla?\(", body)
 
 
+def test_no_text_is_faded():
+    assert not re.findall(r"[^-]opacity:", STYLE)
+
+
 def test_the_style_sheet_fetches_nothing():
     assert "url(" not in STYLE and "@import" not in STYLE
 

@@ -85,6 +85,13 @@ def test_every_table_has_headed_columns_and_what_scrolls_can_be_reached_by_keybo
     assert scrolling and all(e.get("tabindex") == "0" and e.get("aria-label") for e in scrolling)
 
 
+def test_under_each_table_of_changes_stand_the_cells_that_it_was_made_of(tree):
+    tables = [table for table in tree.iter("table") if table.get("class") in ("full even changes", "full even tasks")]
+    notes = [note for note in tree.iter("p") if note.get("class") == "note" and text_of(note).startswith("Cells:")]
+    under = [note for note in notes if len(note) > 1 and note[0].get("href").startswith("#cell-")]
+    assert len(tables) > 3 and len(under) >= len(tables)
+
+
 def test_the_language_and_the_viewport_are_named(tree):
     assert tree.get("lang") == "en"
     assert any(meta.get("name") == "viewport" for meta in tree.iter("meta"))
