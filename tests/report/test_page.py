@@ -92,6 +92,12 @@ def test_under_each_table_of_changes_stand_the_cells_that_it_was_made_of(tree):
     assert len(tables) > 3 and len(under) >= len(tables)
 
 
+def test_what_was_measured_for_a_shape_names_its_records(tree):
+    told = " ".join(text_of(note) for note in tree.iter("p") if note.get("class") == "note")
+    assert re.search(r"results/overhead/\S+@[0-9a-f]{10}/record\.json", told)
+    assert re.search(r"results/equivalence/\S+@[0-9a-f]{10}/record\.json", told)
+
+
 def test_the_language_and_the_viewport_are_named(tree):
     assert tree.get("lang") == "en"
     assert any(meta.get("name") == "viewport" for meta in tree.iter("meta"))
