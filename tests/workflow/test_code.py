@@ -12,7 +12,18 @@ from tests.workflow.test_identity import PAGE, study
 
 pytestmark = [pytest.mark.workflow, pytest.mark.xdist_group("workflow")]
 
-MODEL_STAGES = {"pretrain", "finetune", "bpb", "core", "chatcore", "attention", "overhead", "equivalence"}
+MODEL_STAGES = {
+    "imported",
+    "imported_chat",
+    "pretrain",
+    "finetune",
+    "bpb",
+    "core",
+    "chatcore",
+    "attention",
+    "overhead",
+    "equivalence",
+}
 
 
 @pytest.fixture
