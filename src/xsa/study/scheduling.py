@@ -49,15 +49,9 @@ class Scheduling:
         def cpus(wildcards):
             return None if workflow.local_exec else self.threads(stage, wildcards.result, workflow)
 
-        own = {
+        return {
             "devices": everywhere(lambda requests, result: requests.gpus(result)),
             "on_nodes": everywhere(lambda requests, result: requests.nodes(result)),
-        }
-        if (
-            workflow.local_exec and workflow.is_main_process
-        ):  # asked for each job, the rest would be most of the planning
-            return own
-        return own | {
             "cpus_per_task": cpus,
             "nodes": on_cluster(
                 lambda requests, result, attempt: requests.nodes(result) if requests.nodes(result) > 1 else None
