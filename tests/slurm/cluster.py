@@ -28,8 +28,9 @@ NODES = {
     "g2": (4, "gpu:h100:2"),
     "g3": (4, "gpu:h100:1"),
     "g4": (4, "gpu:h100:1"),
+    "g5": (4, "gpu:h100:1"),
 }
-DEVICES = {"g1": "/dev/tty[10-13]", "g2": "/dev/tty[14-15]", "g3": "/dev/tty16", "g4": "/dev/tty17"}
+DEVICES = {"g1": "/dev/tty[10-13]", "g2": "/dev/tty[14-15]", "g3": "/dev/tty16", "g4": "/dev/tty17", "g5": "/dev/tty18"}
 CONFIGURATION = """\
 ClusterName=xsatest
 SlurmctldHost={host}
@@ -66,6 +67,7 @@ PartitionName=cpu Nodes=c1 Default=YES State=UP
 PartitionName=gpu Nodes=g1 State=UP
 PartitionName=failing Nodes=g3,g4 State=UP
 PartitionName=held Nodes=g2 State=UP PriorityTier=10
+PartitionName=crowded Nodes=g5 State=UP
 PartitionName=spare Nodes=g2 State=UP PriorityTier=1 PreemptMode=REQUEUE GraceTime=20
 PartitionName=urgent Nodes=g2 State=UP PriorityTier=100
 """

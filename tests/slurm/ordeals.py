@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -115,19 +116,72 @@ def _driver_gone(project: SlurmProject, number: signal.Signals) -> str:
 @ordeal
 def kill_of_the_driver(project):
     driver, run = begun(project)
-    # The second job must find the first at work.
+    # The second job must come while the first is at work.
     os.kill(run.pid, signal.SIGSTOP)
     driver.signal(signal.SIGKILL)
     driver.wait()
     second = project.drive(training(project))
     try:
-        wait_for(lambda: "waits: " in log(project), 300, "the second job does not wait")
+        waiting = _behind(project, run.job)
     finally:
         os.kill(run.pid, signal.SIGCONT)
     text = second.succeed()
-    (record,) = project.root.glob("results/pretrain/*/record.json")
-    assert json.loads(record.read_text())["made"]["slurm_job"] == run.job, "trained twice"
+    assert f"SLURM job {run.job} already" in text, text
+    assert project.cluster.job(waiting)["JobState"] == "COMPLETED"
+    assert _maker(project) == run.job, "trained twice"
+    assert "was made by another job" not in log(project) and "waits: " not in log(project)
     return text
+
+
+@ordeal
+def kill_of_the_driver_and_of_its_job(project):
+    driver, run = begun(project)
+    driver.signal(signal.SIGKILL)
+    driver.wait()
+    os.kill(run.pid, signal.SIGSTOP)
+    second = project.drive(training(project))
+    waiting = _behind(project, run.job)
+    os.kill(run.pid, signal.SIGKILL)
+    text = second.succeed()
+    assert _maker(project) == waiting, text
+    return text
+
+
+@ordeal
+def kill_of_the_driver_of_a_job_in_the_queue(project):
+    project.profile(slurm_partition="crowded")
+    sleep = ("--partition=crowded", "--gres=gpu:1", "--output=/dev/null", "--wrap=exec sleep 600")
+    other = project.cluster.run("sbatch", "--parsable", *sleep).strip()
+    driver = project.drive(training(project))
+    first = wait_for(lambda: re.search(r"has been submitted with SLURM jobid (\d+)", driver.text()), 300, "no job")[1]
+    driver.signal(signal.SIGKILL)
+    driver.wait()
+    second = project.drive(training(project))
+    waiting = _behind(project, first)
+    assert project.cluster.job(first)["JobState"] == "PENDING" and int(first) < int(waiting)
+    project.cluster.run("scancel", other)
+    text = second.succeed()
+    assert _maker(project) == first, text
+    return text
+
+
+def _behind(project: SlurmProject, first: str) -> str:
+    """The job that SLURM keeps in its queue until the job `first` has ended."""
+
+    def found() -> str | None:
+        told = project.cluster.run("squeue", "--noheader", "--states=PENDING", "--format=%A|%r|%E|%Z").splitlines()
+        rows = [line.split("|") for line in told]
+        behind = [row for row in rows if f"afterany:{first}(" in row[2] and row[3] == str(project.root)]
+        assert all(row[1] == "Dependency" for row in behind), told
+        return behind[0][0] if behind else None
+
+    return wait_for(found, 300, f"no job waits for {first}")
+
+
+def _maker(project: SlurmProject) -> str:
+    """The job that the training's record names."""
+    (record,) = project.root.glob("results/pretrain/*/record.json")
+    return json.loads(record.read_text())["made"]["slurm_job"]
 
 
 @ordeal

@@ -9,10 +9,13 @@ import pytest
 from tests.slurm.ordeals import ORDEALS, log
 from tests.slurm.project import hashes
 
+# In these nothing happens to the job itself.
+UNTOUCHED = ("kill_of_the_driver", "kill_of_the_driver_of_a_job_in_the_queue", "termination_of_the_driver")
+
 
 @pytest.mark.parametrize("name", ORDEALS)
 def test_ends_in_the_weights_of_an_undisturbed_training(name, outcomes, undisturbed):
     project, text = outcomes[name].result()
     assert hashes(project) == undisturbed, text
-    if name not in ("kill_of_the_driver", "termination_of_the_driver"):  # in which the job itself goes on
+    if name not in UNTOUCHED:
         assert re.search(r"goes on after step \d+ of 400", log(project)), f"began again:\n{log(project)}\n{text}"

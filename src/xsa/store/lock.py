@@ -22,11 +22,12 @@ STALE_SECONDS = 600.0
 SILENT_SECONDS = 3 * HEARTBEAT_SECONDS
 # Who waits looks so often, and says so, so often.
 LOOK_SECONDS, SAY_SECONDS = 2.0, 300.0
+LOCKS = ".locks"
 
 
 def lock_path(results: Path, stage: str, key: str) -> Path:
     """Where the lock of a result lies."""
-    return results / ".locks" / f"{stage}-{key}.lock"
+    return results / LOCKS / f"{stage}-{key}.lock"
 
 
 class HeldError(UserError):
@@ -140,7 +141,7 @@ def holders(results: Path) -> dict[str, dict]:
     Only reads. SLURM is asked once for all of them. A lock that is no whole JSON counts as a dead one's.
     """
     found: dict[str, dict] = {}
-    for path in sorted((Path(results) / ".locks").glob("[!.]*.lock")):
+    for path in sorted((Path(results) / LOCKS).glob("[!.]*.lock")):
         with suppress(OSError):
             age = time.time() - path.stat().st_mtime
             try:

@@ -25,6 +25,7 @@ from xsa.study.machine import has_cuda
 from xsa.study.outlook import outlook, price_of_retraining
 from xsa.study.plan import Plan
 from xsa.study.project import Project
+from xsa.study.queued import wait_in_queue
 from xsa.study.result import Result
 from xsa.study.scheduling import Scheduling
 from xsa.study.show_outlook import outlook_as_summary
@@ -191,6 +192,8 @@ class Workflow:
         self._freeze(workflow)
         self._watch = Watch(run, self.results)
         if not workflow.local_exec:
+            for line in wait_in_queue(workflow, jobs, self.results):
+                click.echo(line, err=True)
             self._watch.start()
 
     def tell_failures(self) -> None:
