@@ -13,7 +13,6 @@ the bundle's own text. All stages are counted: drawing examples, rendering, toke
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 import time
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from lively import lively_model
 
 from xsa.data.icl import Task, choose_tasks, order_items, read_items, read_tasks
 from xsa.data.tokenizer import Tokenizer
@@ -28,7 +28,6 @@ from xsa.evaluate.core import evaluate_task, make_prompts
 from xsa.evaluate.core_prompts import Prompt
 from xsa.evaluate.scoring import token_budget
 from xsa.model.nanochat import NanoChat
-from xsa.study.architecture import ModelConfig
 
 Outcome = tuple[int | None, bool]  # the option chosen (None where it is not told), and whether the item is right
 Way = Callable[[NanoChat, Tokenizer, Task, list[dict]], list[Outcome]]
@@ -41,7 +40,7 @@ def main() -> None:
     tasks = choose_tasks(known, args.tasks.split(",") if args.tasks else "all", args.bundle / "core.yaml")
     files = {task.file: read_items(args.bundle / "eval_data" / task.file, task.kind) for task in tasks}
     tokenizer = trained_tokenizer(files.values(), args.vocab)
-    model = lively_model(tokenizer.vocab_size, args)
+    model = lively_model(tokenizer.vocab_size, args.context, args.depth, args.width).to(args.device)
     ways = {"ours": ours(args), "plain": plain}
     if args.against is not None:
         ways["nanochat"] = nanochat(args.against, model)
@@ -93,31 +92,6 @@ def trained_tokenizer(files, vocab: int) -> Tokenizer:
     values = (value for items in files for item in items for value in item.values())
     texts = (text for value in values for text in (value if isinstance(value, list) else [value]))
     return Tokenizer.train((text for text in texts if isinstance(text, str)), vocab)
-
-
-def lively_model(vocab: int, args: argparse.Namespace) -> NanoChat:
-    head = min(128, args.width // 2)
-    config = ModelConfig(
-        vocab_size=vocab,
-        sequence_len=args.context,
-        n_layer=args.depth,
-        n_head=args.width // head,
-        n_kv_head=args.width // head,
-        n_embd=args.width,
-        window_pattern="SSSL",
-        alpha=0.0,
-        xsa_layers=tuple(range(args.depth)),
-    )
-    model = NanoChat(config)
-    model.init_weights(1)
-    generator = torch.Generator().manual_seed(2)
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            if name.endswith("c_proj.weight"):
-                weight.normal_(0, 0.5 / math.sqrt(weight.size(1)), generator=generator)
-        model.lm_head.weight.normal_(0, 0.1, generator=generator)
-        model.smear_lambda.fill_(0.5)
-    return model.eval().to(args.device)
 
 
 def ours(args: argparse.Namespace) -> Way:

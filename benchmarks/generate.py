@@ -13,7 +13,6 @@ other work on the machine does not count), wall time on a GPU.
 from __future__ import annotations
 
 import argparse
-import math
 import random
 import sys
 import time
@@ -22,10 +21,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from lively import lively_model
 
 from xsa.evaluate.engine import Batch, Cached, Marks, Tool
 from xsa.model.nanochat import NanoChat
-from xsa.study.architecture import ModelConfig
 
 Run = Callable[[list[list[int]]], list[list[int]]]  # from prompts to the ids of their answers
 
@@ -33,7 +32,15 @@ Run = Callable[[list[list[int]]], list[list[int]]]  # from prompts to the ids of
 def main() -> None:
     args = arguments()
     torch.set_num_threads(args.threads)
-    model = lively_model(args)
+    model = lively_model(
+        args.vocab,
+        args.context,
+        args.depth,
+        args.width,
+        kv_heads=args.kv_heads,
+        alpha=args.alpha,
+        dtype=getattr(torch, args.dtype),
+    ).to(args.device)
     rng = random.Random(5)
     prompts = [
         [rng.randrange(args.vocab - 16) for _ in range(rng.randint(args.shortest, args.longest))]
@@ -89,31 +96,6 @@ def timed(run: Run, prompts: list[list[int]], device: str) -> tuple[list[list[in
     start = clock()
     said = run(prompts)  # ends with ids on the host, so a GPU has finished
     return said, clock() - start
-
-
-def lively_model(args: argparse.Namespace) -> NanoChat:
-    heads = args.width // min(128, args.width // 2)
-    config = ModelConfig(
-        vocab_size=args.vocab,
-        sequence_len=args.context,
-        n_layer=args.depth,
-        n_head=heads,
-        n_kv_head=args.kv_heads or heads,
-        n_embd=args.width,
-        window_pattern="SSSL",
-        alpha=args.alpha,
-        xsa_layers=tuple(range(args.depth)),
-    )
-    model = NanoChat(config, dtype=getattr(torch, args.dtype))
-    model.init_weights(1)
-    generator = torch.Generator().manual_seed(2)
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            if name.endswith("c_proj.weight"):
-                weight.normal_(0, 0.5 / math.sqrt(weight.size(1)), generator=generator)
-        model.lm_head.weight.normal_(0, 0.1, generator=generator)
-        model.smear_lambda.fill_(0.5)
-    return model.eval().to(args.device)
 
 
 def engine(model: NanoChat, marks: Marks, rows: int, max_len: int, limit: int) -> Run:

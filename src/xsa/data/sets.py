@@ -17,11 +17,10 @@ from xsa.data.bundle import check_bundle, unzip_bundle
 from xsa.data.chat.check import check_chatsets
 from xsa.data.datalock import DataLock
 from xsa.data.download import Published, download
-from xsa.data.shard import copy_hashed
+from xsa.data.local import copy_folder
 from xsa.store.errors import UserError
 from xsa.store.job import Job
 from xsa.store.record import RECORD
-from xsa.study.sources import HashCache, visible_files
 
 BUCKET = "https://karpathy-public.s3.us-west-2.amazonaws.com"
 WORDS = "https://raw.githubusercontent.com/dwyl/english-words/refs/heads/master/words_alpha.txt"
@@ -86,24 +85,12 @@ def chatsets(job: Job) -> dict[str, Any]:
 
 
 def _copy_local(job: Job) -> None:
-    """Copy a folder; what was copied must be what the plan hashed."""
     source = Path(job.source["path"])
-    files = visible_files(source)
-    if not files:
-        raise UserError(f"{source} has no files; bring the sets there in the published layout")
-    if source / RECORD in files:
+    if (source / RECORD).exists():
         raise UserError(
             f"{source} is itself a result (it has {RECORD}); copy its other files to a folder of your own and name that"
         )
-    for done, path in enumerate(files, 1):
-        copy_hashed(path, job.out / path.relative_to(source))
-        job.progress.step(done, len(files), unit="file")
-    found = HashCache(job.state / "hashes.json").folder_sha256(job.out, str(source))
-    if found != job.settings.sha256:
-        raise UserError(
-            f"{source} has changed since the plan was made: SHA-256 {job.settings.sha256} was planned, its files now have {found}. "
-            "Bring them back, or plan again"
-        )
+    copy_folder(job, "bring the sets there in the published layout")
 
 
 def _published_chatsets(job: Job) -> None:

@@ -43,10 +43,15 @@ class Stale:
         return f"{self.stage}: {'; '.join(parts)}"
 
 
+def lock_values(text: str) -> Any:
+    """What a lock's text holds, by the fast loader, for it is long and every job reads it. Raises yaml.YAMLError."""
+    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
 def _read(path: Path) -> Any:
-    """The lock's values. It is long, and every job reads it: by the fast loader, and by ours for what is wrong with it."""
+    """The lock's values; by our own loader where something is wrong with it, which says where."""
     try:
-        return yaml.load(path.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        return lock_values(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError):
         return YamlFile(path).values
 

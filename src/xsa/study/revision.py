@@ -10,8 +10,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from xsa.store.errors import UserError
-from xsa.study.lock import LOCK, StagesLock
+from xsa.study.lock import LOCK, StagesLock, lock_values
 from xsa.study.plan import Plan
 from xsa.study.study import LoadedStudy, find_study
 
@@ -57,11 +59,9 @@ _parsed: dict[str, dict[str, Any]] = {}
 
 
 def _entries(text: str) -> dict[str, Any]:
-    import yaml
-
     if text not in _parsed:
         try:
-            _parsed[text] = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))["stages"]
+            _parsed[text] = lock_values(text)["stages"]
         except (yaml.YAMLError, KeyError, TypeError):
             _parsed[text] = {}
     return _parsed[text]
