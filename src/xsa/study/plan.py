@@ -143,7 +143,10 @@ class Plan:
                 f"training reads {tokens:,} tokens, which needs {needed} training shards of at least "
                 f"{settings.data.tokens_per_shard:,} tokens; the data has {there}. Add shards, or shorten the horizon"
             )
-        return [self._rows(settings, resolved, tokenizer, index) for index in range(needed)]
+        key = ("training rows", settings.data, resolved.rows(), tokenizer.digest, needed)
+        if key not in self._memo:
+            self._memo[key] = [self._rows(settings, resolved, tokenizer, index) for index in range(needed)]
+        return self._memo[key]
 
     def _rows(self, settings: CellSettings, resolved: Resolved, tokenizer: Result, index: int) -> Result:
         shard = self._shard(settings, index)
