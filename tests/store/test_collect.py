@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.store.results import write_result
 from xsa.store.collect import chosen, remove, strays
 from xsa.store.errors import UserError
 from xsa.store.lock import Lock, lock_path
+from xsa.study import queued
 
 
 @pytest.fixture
@@ -149,3 +151,74 @@ def test_a_result_without_a_readable_record_is_of_unknown_cost(results):
     (folder / "model.safetensors").write_bytes(b"w")
     (one,) = strays(results, set())
     assert one.hours is None and chosen([one], (), 1e9)[0] == []
+
+
+DAYS = 86_400
+
+
+def freeze(results, name: str, days: float = 3, made: str | None = None):
+    """Frozen code last used some days ago, and maybe a result that was made by it."""
+    folder = results / ".code" / name
+    (folder / "src").mkdir(parents=True)
+    (folder / "src" / "a.py").write_bytes(b"x" * 100)
+    (folder / "src" / "a.py").chmod(0o444)
+    then = time.time() - days * DAYS
+    os.utime(folder, (then, then))
+    if made:
+        write_result(results, "bpb", made, {"bpb.json": b"1"}, snapshot=name)
+    return folder
+
+
+def code(results) -> dict:
+    """What is listed of frozen code, results aside, by name."""
+    return {one.name: one for one in strays(results, set()) if one.kind not in ("result", "state", "log")}
+
+
+def test_frozen_code_that_no_record_names_is_listed_with_its_size_and_removed(results):
+    old, used, young = freeze(results, "0" * 12), freeze(results, "1" * 12, made="d2"), freeze(results, "2" * 12, 0.9)
+    left = freeze(results, "." + "3" * 12 + ".node7.77.part")
+    half = freeze(results, "." + "4" * 12 + ".node7.78.part", 0.9)
+    found = code(results)
+    assert {name: (one.kind, one.bytes) for name, one in found.items()} == {
+        f".code/{old.name}": ("code", 100),
+        left.name: ("unfinished", 100),
+    }
+    picked, spared = chosen(list(found.values()), (), 0)
+    for one in picked:
+        remove(results, one)
+    assert spared == [] and sorted((results / ".code").iterdir()) == sorted([used, young, half])
+
+
+def test_code_that_a_result_without_its_first_record_was_made_by_stays(results):
+    freeze(results, "1" * 12, made="d2")
+    (record,) = results.glob("bpb/*/record.json")
+    record.unlink()
+    assert code(results) == {}
+
+
+def test_frozen_code_stays_while_a_run_goes_on(results):
+    old = freeze(results, "0" * 12)
+    with Lock(lock_path(results, "run", "mini"), "x"):
+        (one,) = code(results).values()
+        assert one.holder.startswith("process ") and chosen([one], (), 1) == ([], [])
+        with pytest.raises(UserError, match="is needed by process"):
+            chosen([one], (f".code/{old.name}",), 1)
+
+
+def test_frozen_code_stays_while_slurm_has_a_job_of_the_project(results, tmp_path, monkeypatch):
+    freeze(results, "0" * 12)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(queued, "_asked_of_squeue", lambda: f"7|None|x|{tmp_path}2\n8|Priority|x|{tmp_path}\n")
+    (one,) = code(results).values()
+    assert one.holder == "SLURM job 8"
+    monkeypatch.setattr(queued, "_asked_of_squeue", lambda: None)
+    assert next(iter(code(results).values())).holder is None
+
+
+def test_code_that_a_run_took_up_since_it_was_listed_stays(results):
+    old = freeze(results, "0" * 12)
+    (one,) = code(results).values()
+    os.utime(old)
+    with pytest.raises(UserError, match="a run that has just started works by"):
+        remove(results, one)
+    assert old.exists()

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,13 @@ def test_the_same_code_and_configuration_give_one_snapshot(root):
     (root / "results" / "other").write_text("no part of it")
     assert take_snapshot(root, root / "results") == first
     assert [path.name for path in first.parent.iterdir()] == [first.name]
+
+
+def test_a_snapshot_that_is_used_again_is_as_young_as_its_last_use(root):
+    first = take_snapshot(root, root / "results")
+    os.utime(first, (0, 0))
+    before = time.time()
+    assert take_snapshot(root, root / "results").stat().st_mtime >= before - 1
 
 
 def test_an_edited_study_gives_another_snapshot_and_leaves_the_first(root):

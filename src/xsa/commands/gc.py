@@ -25,7 +25,7 @@ def command(names: tuple[str, ...], delete: bool, keep_hours: float, without: tu
     """List results that no study under config/studies refers to, with their size and what they cost; remove them.
 
     NAME is a result as the list calls it; with names, they alone are meant. Damaged results that were set aside, what killed
-    jobs left behind, saved states and logs without a use are listed too.
+    jobs left behind, saved states and logs without a use, and frozen code that no result was made by are listed too.
     """
     from xsa.store.collect import chosen, remove, strays
     from xsa.store.errors import UserError

@@ -1,7 +1,7 @@
 """What lies in a folder of results that nobody needs: found, told with size and cost, and removed when asked.
 
 Only what the store itself puts there is looked at: results, damaged ones set aside, private folders that a kill left
-behind, saved states and logs. Anything else is nobody's business here.
+behind, saved states, logs and frozen code. Anything else is nobody's business here.
 """
 
 from __future__ import annotations
@@ -21,9 +21,13 @@ from xsa.store.arrival import STAGING
 from xsa.store.errors import UserError
 from xsa.store.lock import STALE_SECONDS, Lock, holders, lock_path
 from xsa.store.record import RECORD, WHOLE
+from xsa.store.snapshot import CODE, PART
+from xsa.study.queued import in_queue
 from xsa.study.stages import STAGES
 
 TRASH = ".gc-"
+# Jobs of a run that starts now, or has just ended, may not have told anybody yet what they work by.
+YOUNG_SECONDS = 24 * 3600.0
 _KEY = r"[A-Za-z0-9._-]+@[0-9a-f]{10}"
 _PART = re.compile(rf"\.({_KEY})\.\d+\.part")
 _DAMAGED = re.compile(rf"\.({_KEY})\.damaged-\d+")
@@ -33,7 +37,7 @@ _DAMAGED = re.compile(rf"\.({_KEY})\.damaged-\d+")
 class Stray:
     """Something that nobody needs.
 
-    kind:   result, damaged (a result set aside), unfinished (what a kill left), state (saved by a training), log.
+    kind:   result, damaged (a result set aside), unfinished (what a kill left), state (saved by a training), log, code (frozen).
     key:    the result's label@digest; None for what belongs to no single one.
     hours:  what it cost, in hours of the GPUs that made it, or of the machine where it had none; None where nothing says it.
     device: cuda or cpu; empty where nothing says it.
@@ -52,13 +56,15 @@ class Stray:
     @property
     def name(self) -> str:
         """What a user calls it."""
+        if self.kind == "code":
+            return f"{CODE}/{self.paths[0].name}"
         return f"{self.stage}/{self.key}" if self.kind in ("result", "state", "log") else self.paths[0].name
 
 
 def strays(results: Path, wanted: Set[tuple[str, str]]) -> list[Stray]:
     """All that lies in `results` and is no result of `wanted`, pairs of stage and label@digest; largest cost first."""
     held = {name: _holder(one) for name, one in holders(results).items() if one["alive"]}
-    found = [*_results(results, wanted, held), *_set_aside(results, held), *_private(results)]
+    found = [*_results(results, wanted, held), *_set_aside(results, held), *_private(results), *_frozen(results, held)]
     return sorted(
         found, key=lambda one: (-(one.hours if one.hours is not None else float("inf")), -one.bytes, one.name)
     )
@@ -132,6 +138,36 @@ def _private(results: Path) -> Iterator[Stray]:
             )
 
 
+def _frozen(results: Path, held: dict[str, str]) -> Iterator[Stray]:
+    """Frozen code that no record names, and copies that were never finished. None is removed while anybody works here."""
+    old = [path for path in _children(results / CODE) if path.is_dir() and not _young(path)]
+    if not old:
+        return
+    # Jobs that wait in a queue for days hold no lock, and will work by the code that was frozen for them.
+    waiting = in_queue(Path.cwd())
+    holder = next(iter(held.values()), None) or (f"SLURM job {waiting[0]}" if waiting else None)
+    named = {_snapshot_of(folder) for stage in STAGES for folder in _children(results / stage)}
+    for path in old:
+        if path.name.endswith(PART):
+            yield Stray("unfinished", "", None, (path,), _size(path), holder=holder)
+        elif path.name not in named:
+            yield Stray("code", "", None, (path,), _size(path), holder=holder)
+
+
+def _young(path: Path) -> bool:
+    return time.time() - path.stat().st_mtime < YOUNG_SECONDS
+
+
+def _snapshot_of(folder: Path) -> str | None:
+    """The frozen code that a result was made by; None where nothing says it."""
+    for name in (RECORD, WHOLE):
+        try:
+            return json.loads((folder / name).read_bytes())["made"]["snapshot"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return None
+
+
 def _children(folder: Path) -> list[Path]:
     return sorted(folder.iterdir()) if folder.is_dir() else []
 
@@ -160,7 +196,8 @@ def chosen(found: list[Stray], names: tuple[str, ...], keep_hours: float) -> tup
             )
         busy = next((one for one in named if one.holder), None)
         if busy:
-            raise UserError(f"{name} is being made by {busy.holder}; wait for it or stop it")
+            busy_with = "needed" if busy.kind == "code" else "being made"
+            raise UserError(f"{name} is {busy_with} by {busy.holder}; wait for it or stop it")
         picked += named
     return list(dict.fromkeys(picked)), []
 
@@ -168,6 +205,8 @@ def chosen(found: list[Stray], names: tuple[str, ...], keep_hours: float) -> tup
 def remove(results: Path, stray: Stray) -> None:
     """Remove a stray: renamed out of sight in one step each, then deleted. UserError when somebody works on it meanwhile."""
     if stray.key is None:
+        if stray.kind == "code" and _young(stray.paths[0]):
+            raise UserError(f"a run that has just started works by {stray.paths[0]}")
         _discard(results, stray)
         return
     with Lock(lock_path(results, stray.stage, stray.key), what=f"{stray.stage} {stray.key}"):

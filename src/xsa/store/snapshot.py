@@ -21,6 +21,7 @@ from xsa.store.files import canonical_json, sha256_file
 
 CODE = ".code"
 ABOUT = "snapshot.json"
+PART = ".part"
 PACKAGE = Path(__file__).resolve().parents[1]
 FOLDERS = ("config", "report", "rules")
 FILES = ("CITATION.cff", "Snakefile")
@@ -37,7 +38,7 @@ def frozen() -> Path | None:
 def take_snapshot(root: Path, results: Path) -> Path:
     """Copy the code that runs now and the configuration of the project at `root`; return the snapshot's absolute path.
 
-    One that is there already is used again. UserError where it cannot be written, or what is there was altered.
+    One that is there already is used again; its time is that of its last use. UserError where it cannot be written, or what is there was altered.
     """
     sources = {path: root / path for folder in FOLDERS for path in _files(root, folder)}
     sources |= {Path(name): root / name for name in FILES if (root / name).is_file()}
@@ -45,7 +46,10 @@ def take_snapshot(root: Path, results: Path) -> Path:
     name = _hash(sources)
     final = Path(results).resolve() / CODE / name
     try:
-        if not final.exists():
+        if final.exists():
+            with suppress(OSError):
+                os.utime(final)
+        else:
             _write(sources, final)
     except OSError as error:
         raise UserError(
@@ -95,7 +99,7 @@ def _hash(sources: dict[Path, Path]) -> str:
 
 
 def _write(sources: dict[Path, Path], final: Path) -> None:
-    part = final.parent / f".{final.name}.{socket.gethostname()}.{os.getpid()}.part"
+    part = final.parent / f".{final.name}.{socket.gethostname()}.{os.getpid()}{PART}"
     try:
         for path, source in sources.items():
             (part / path).parent.mkdir(parents=True, exist_ok=True)

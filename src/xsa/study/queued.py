@@ -74,6 +74,11 @@ def wait_in_queue(workflow: Any, jobs: Iterable[tuple[str, str | None]], results
     return [*lines, *([f"… and {len(held) - TOLD} more"] if len(held) > TOLD else [])]
 
 
+def in_queue(root: Path) -> list[str]:
+    """Ids of this user's SLURM jobs that run or wait for a project's folder; none where SLURM cannot be asked."""
+    return [line.split("|", 1)[0] for line in (_asked_of_squeue() or "").splitlines() if line.endswith(f"|{root}")]
+
+
 def _behind(stage: str, own: Any, queue: Queue) -> Callable:
     """The resource `slurm_extra`: what the profile says, `own`, and the jobs to wait for."""
 

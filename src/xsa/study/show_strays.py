@@ -11,6 +11,7 @@ WHY = {
     "unfinished": "left by a job that was killed",
     "state": "saved by a training",
     "log": "of a result that is gone",
+    "code": "frozen for a run, and no result was made by it",
 }
 
 
