@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 import urllib.error
 from pathlib import Path
@@ -14,7 +15,7 @@ from click.testing import CliRunner
 from tests.train.small_project import SmallProject
 from xsa.cli import main
 from xsa.study import doctor_slurm
-from xsa.study.doctor import _reached
+from xsa.study.doctor import _driver, _reached
 from xsa.study.doctor_check import Shell
 from xsa.study.doctor_slurm import limit_minutes, slurm_checks
 from xsa.study.profile import read_profile
@@ -182,3 +183,20 @@ def test_the_verb_ends_with_1_where_something_fails_and_gives_json(tmp_path, mon
     assert run.exit_code == 1 and "✗ SLURM commands" in run.stdout and "    → " in run.stdout
     run = CliRunner().invoke(main, ["doctor", "mini", "--profile", "pbs"])
     assert run.exit_code == 2 and "there is no profile 'pbs'" in run.output
+
+
+@pytest.mark.parametrize(
+    ("cuda", "driver", "advice"),
+    [
+        ("13.0", "550.90.07", "updated to one from 580 on, or install torch for an older major version"),
+        ("12.6", "470.57.02", "updated to one from 525 on"),
+        ("12.6", "525.60.13", "new enough for CUDA 12.6 .525.: look at CUDA_VISIBLE_DEVICES"),
+        ("13.0", "", "updated to one from 580 on"),
+        ("14.1", "900.1", "updated to one for CUDA 14.1"),
+    ],
+)
+def test_a_driver_is_held_against_the_oldest_that_its_cuda_runs_on(cluster, cuda, driver, advice):
+    cluster.command("nvidia-smi", f"echo {driver}" if driver else "exit 9")
+    check = _driver(cuda, Shell())
+    assert check.state == "failed" and f"(driver {driver or 'unknown'})" in check.found
+    assert re.search(advice, check.advice)

@@ -23,6 +23,9 @@ from xsa.study.profile import Profile
 
 # File systems that lie on one machine alone.
 LOCAL_KINDS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "overlayfs", "ramfs")
+# The oldest driver for each major version of CUDA, whatever its minor one:
+# https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
+OLDEST_DRIVER = {"11": 450, "12": 525, "13": 580}
 TORCH_CODE = "import torch; print(torch.__version__, torch.version.cuda or '-', torch.cuda.is_available(), torch.cuda.device_count())"
 
 
@@ -96,17 +99,24 @@ def _torch(plan: Plan, profile: Profile | None, shell: Shell) -> Iterator[Check]
     if available == "True":
         yield Check("GPU and driver", OK, f"{count} GPUs can be used: {', '.join(gpus())}")
     elif has_cuda():
-        code, driver = shell.said("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
-        yield Check(
-            "GPU and driver",
-            FAILED,
-            f"a GPU is here, and torch cannot use it (driver {driver.splitlines()[0] if not code and driver else 'unknown'})",
-            f"the driver must support CUDA {cuda}: have it updated, or install torch for the CUDA that `nvidia-smi` shows",
-        )
+        yield _driver(cuda, shell)
     elif cluster:
         yield Check("GPU and driver", SKIPPED, "no GPU here; `xsa doctor --submit` looks at one from a job")
     elif wants:
         yield Check("GPU and driver", FAILED, "the study trains on GPUs and none is here", "run it where there is one")
+
+
+def _driver(cuda: str, shell: Shell) -> Check:
+    """Why torch of a version of CUDA cannot use the GPU that is here."""
+    code, said = shell.said("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+    driver, oldest = said.splitlines()[0] if not code and said else "unknown", OLDEST_DRIVER.get(cuda.split(".")[0])
+    found, number = f"a GPU is here, and torch cannot use it (driver {driver})", driver.partition(".")[0]
+    if oldest is not None and number.isdecimal() and int(number) >= oldest:
+        advice = f"the driver is new enough for CUDA {cuda} ({oldest}): look at CUDA_VISIBLE_DEVICES, and whether `nvidia-smi` lists it"
+    else:
+        needed = f"one from {oldest} on" if oldest else f"one for CUDA {cuda}"
+        advice = f"have the driver updated to {needed}, or install torch for an older major version of CUDA (docs/cluster.md)"
+    return Check("GPU and driver", FAILED, found, advice)
 
 
 def _data(plan: Plan, results: Path) -> Iterator[Check]:

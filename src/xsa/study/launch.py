@@ -2,9 +2,10 @@
 
 Each process is told who it is in the words of `torchrun` (RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR,
 MASTER_PORT), so that it cannot tell which of both started it. This launcher stands in for torchrun in jobs, for three
-things that a cluster does: SIGTERM and SIGUSR1 are passed on and waited for as long as saving takes (torchrun kills after 30
-seconds, and dies of SIGUSR1 without its processes); the exit code is that of the processes, 75 where they saved their state
-(torchrun's is 1); and when this process is killed, its processes get SIGTERM and save.
+things that a cluster does: SIGTERM and SIGUSR1 are passed on and waited for as long as saving takes (torchrun, of torch 2.13,
+kills 30 seconds after SIGTERM, and dies of SIGUSR1 while its processes work on untold, unless its options say otherwise); the
+exit code is that of the processes, 75 where they saved their state (torchrun's is 1, whatever theirs is); and when this process
+is killed, its processes get SIGTERM and save (torchrun's work on, and keep their GPUs).
 """
 
 from __future__ import annotations
