@@ -214,6 +214,15 @@ def test_where_one_process_fails_all_end_and_one_says_why(world, act, sentence):
     left_nothing(job)
 
 
+def test_where_the_first_process_is_killed_another_says_so_without_a_traceback(world):
+    """The first holds the board on which they say who failed."""
+    job = world.pretraining("first killed")
+    codes, said = world.together(job, 2, rank=0, step=2, act="kill")
+    assert codes == [-9, 1], said
+    assert said.count("said: ") == 1 and "said: another of the 2 processes ended without a word" in said, said
+    assert "Traceback" not in said
+
+
 def test_bits_per_byte_are_the_same_number_in_two_processes(world, undisturbed):
     inputs = {"checkpoint": undisturbed, **{name: world.inputs[name] for name in ("validation", "tokenizer")}}
     jobs = [world.job("bpb", name, BpbStage(rows=7, dtype="float32"), **inputs) for name in ("bpb1", "bpb2")]

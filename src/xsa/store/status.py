@@ -137,15 +137,28 @@ def _reason(error: BaseException) -> tuple[str, str]:
     return "failed", "error"
 
 
+def peer_is_gone(error: BaseException) -> bool:
+    """Whether an error is the transport's, which loses its connection when another process of the job dies.
+
+    torch tells no more than an address; its errors are known by name and text.
+    """
+    return isinstance(error, RuntimeError) and (type(error).__name__.startswith("Dist") or "gloo" in str(error))
+
+
+def explained(error: BaseException) -> str | None:
+    """The sentence that says all of an error; None where the place in the code matters."""
+    if peer_is_gone(error):
+        return "another process of the job ended without a word: killed, out of memory, or its machine went down"
+    return str(error) if isinstance(error, UserError) else None
+
+
 def _sentence(error: BaseException) -> str:
     """The user's sentence, or what Python says with the place in the code."""
-    if isinstance(error, UserError):
-        return str(error)
     if isinstance(error, SystemExit | KeyboardInterrupt):
         return ""
-    # Of a process that is gone torch tells an address; its errors too are known by name and text.
-    if isinstance(error, RuntimeError) and (type(error).__name__.startswith("Dist") or "gloo" in str(error)):
-        return "another process of the job ended without a word: killed, out of memory, or its machine went down"
+    told = explained(error)
+    if told is not None:
+        return told
     said = "".join(traceback.format_exception_only(error)).strip()
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
     own = [frame for frame in frames if f"{os.sep}xsa{os.sep}" in frame.filename] or frames

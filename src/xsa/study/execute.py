@@ -11,7 +11,7 @@ from xsa.store.job import Job
 from xsa.store.produce import produce
 from xsa.store.progress import Progress
 from xsa.store.record import RECORD, WHOLE, read_record
-from xsa.store.status import JobStatus
+from xsa.store.status import JobStatus, explained
 from xsa.study.machine import has_cuda, torch_version
 from xsa.study.plan import Plan
 from xsa.study.project import Project
@@ -66,7 +66,7 @@ def execute(
     try:
         folder = produce(job, result.recipe, result.digest, project.lock.fingerprint(stage), begin)
     except Exception as error:
-        job.progress.note(str(error) if isinstance(error, UserError) else traceback.format_exc())
+        job.progress.note(explained(error) or traceback.format_exc())
         raise
     job.progress.say(f"done: {folder}")
     return folder

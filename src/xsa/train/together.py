@@ -26,6 +26,7 @@ from xsa.store.errors import UserError
 from xsa.store.job import Job
 from xsa.store.produce import run_stage
 from xsa.store.progress import Progress
+from xsa.store.status import peer_is_gone
 from xsa.study.stages import STAGES
 from xsa.train.interruption import EXIT_CODE
 
@@ -55,8 +56,11 @@ class Board:
         return self._store.add(key, by)
 
     def claim_failure(self, rank: int) -> bool:
-        """Say that this process fails; True where it is the first."""
-        return self._store.compare_set("failed", "", str(rank)) == str(rank).encode()
+        """Say that this process fails; True where it is the first, or the board is gone with the process that held it."""
+        try:
+            return self._store.compare_set("failed", "", str(rank)) == str(rank).encode()
+        except dist.DistError:
+            return True
 
 
 class Together:
@@ -143,7 +147,7 @@ def together() -> Iterator[Together]:
     except BaseException as error:
         if not board.claim_failure(rank):
             raise SystemExit(_FAILED) from None
-        if _peer_is_gone(error):
+        if peer_is_gone(error):
             raise UserError(
                 f"another of the {world} processes ended without a word: killed, out of memory, or its machine went down. "
                 "Start again; a training goes on from its last saved state"
@@ -164,8 +168,3 @@ def _watch(board: Board, ended: threading.Event) -> None:
             if not ended.wait(_GRACE_SECONDS):
                 os._exit(_FAILED)
             return
-
-
-def _peer_is_gone(error: BaseException) -> bool:
-    """Whether an error is the transport's, which loses its connection when a process dies."""
-    return isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error))
