@@ -104,6 +104,22 @@ def test_two_states_are_kept_and_a_damaged_newest_one_is_passed_over_aloud(pretr
     assert again.progress.steps[0] == 4
 
 
+def test_after_a_damaged_state_two_whole_ones_are_kept_again(pretraining, run):
+    job = pretraining("killed", save_minutes=1e-9)
+    job.progress.at = kill_at(6)
+    with pytest.raises(Killed):
+        run(job)
+    newest, previous = States(job.state, print).all()
+    for state in (newest, previous):
+        (state / "model.safetensors").write_bytes(b"")
+    again = pretraining("killed", save_minutes=1e-9)
+    again.progress.at = kill_at(4)
+    with pytest.raises(Killed):
+        run(again)
+    assert [state.name for state in States(job.state, print).all()] == ["step_00000003", "step_00000002"]
+    assert States(job.state, print).newest().name == "step_00000003"
+
+
 def test_a_state_cut_short_or_altered_is_passed_over(pretraining, run):
     job = pretraining("killed", save_minutes=1e-9)
     job.progress.at = kill_at(4)

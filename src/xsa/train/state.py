@@ -70,8 +70,11 @@ class States:
             _flush(self.folder)
         finally:
             shutil.rmtree(part, ignore_errors=True)
-        for old in self.all()[KEPT:]:
-            shutil.rmtree(old, ignore_errors=True)
+        saved = self.all()
+        here = saved.index(final)
+        # Those of later steps were damaged and passed over; left there, they would stand for some that are to be kept.
+        for other in [*saved[:here], *saved[here + KEPT :]]:
+            shutil.rmtree(other, ignore_errors=True)
         return final
 
     def all(self) -> list[Path]:
