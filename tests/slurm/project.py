@@ -37,12 +37,6 @@ class SlurmProject(MiniProject):
         for stage in GPU_STAGES:
             self.profile(stage=stage, slurm_partition="gpu", gres="'gpu:1'", mem_mb=1000, runtime=60)
 
-    def settle_lock(self) -> None:
-        """Accept the code as it is, whatever the lock of the tree says of it."""
-        stages = yaml.safe_load((self.root / "config/stages.lock").read_text())["stages"]
-        done = self.xsa("lock", *(f"--keep={stage}" for stage in stages), "--why=the code under test")
-        assert done.returncode == 0, done.stderr
-
     def profile(self, retries: int | None = None, stage: str = "pretrain", **resources) -> None:
         """Change the profile for SLURM: resources of a stage's jobs, and how often a job is tried again."""
         path = self.root / "profiles/slurm/config.yaml"

@@ -76,6 +76,12 @@ class MiniProject:
         shutil.copytree(ROOT / "src" / "xsa", package, ignore=shutil.ignore_patterns("__pycache__"))
         return package
 
+    def settle_lock(self) -> None:
+        """Accept the code as it is, whatever the lock of the tree says of it."""
+        stages = yaml.safe_load((self.root / "config/stages.lock").read_text())["stages"]
+        done = self.xsa("lock", *(f"--keep={stage}" for stage in stages), "--why=the code under test")
+        assert done.returncode == 0, done.stderr
+
     def environment(self) -> dict[str, str]:
         """Of the commands that are run in the project."""
         return {

@@ -9,7 +9,6 @@ from itertools import pairwise
 import pytest
 
 from tests.workflow.conftest import MiniProject
-from xsa.study.lock import StagesLock
 
 pytestmark = [pytest.mark.workflow, pytest.mark.xdist_group("workflow")]
 
@@ -18,10 +17,7 @@ pytestmark = [pytest.mark.workflow, pytest.mark.xdist_group("workflow")]
 def project(tmp_path) -> MiniProject:
     """The miniature study with nothing made, its lock settled on the present code."""
     project = MiniProject.new(tmp_path / "project")
-    lock = StagesLock(project.root)
-    for stage in lock.stages:
-        lock.keep(stage, "as it is now")
-    lock.write()
+    project.settle_lock()
     return project
 
 
