@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import textwrap
 from contextlib import suppress
 from pathlib import Path
@@ -53,17 +54,15 @@ def kernel_holds():
 
 
 @pytest.fixture
-def home(tmp_path):
+def home():
     """A folder outside with a file in it, both open to every user of the machine."""
-    folder = tmp_path / "home"
-    folder.mkdir(mode=0o777)
-    (folder / "secret.txt").write_text("secret")
-    for path in (folder, folder / "secret.txt"):
-        path.chmod(0o777)
-    closed = [tmp_path, *tmp_path.parents]
-    for parent in closed[: 1 + next((n for n, path in enumerate(closed) if path.name.startswith("pytest-of-")), 0)]:
-        parent.chmod(0o755)
-    return folder
+    # Not below pytest's own folder, which another run of pytest closes to others when it starts.
+    with tempfile.TemporaryDirectory(prefix="xsa-home-") as name:
+        folder = Path(name)
+        (folder / "secret.txt").write_text("secret")
+        for path in (folder, folder / "secret.txt"):
+            path.chmod(0o777)
+        yield folder
 
 
 PLAIN = {
