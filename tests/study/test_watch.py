@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 from tests.study.recording import record
 from xsa.store.errors import UserError
 from xsa.store.lock import Lock, lock_path
 from xsa.store.progress import Progress
 from xsa.store.status import JobStatus
+from xsa.study import watch as watch_module
 from xsa.study.watch import Watch
 
 
@@ -31,6 +34,26 @@ def test_a_training_that_goes_on_is_told_in_one_line(project):
     assert line.startswith(f"pretrain {training.label}  step 4 of 10") and "loss 3.25" in line
 
 
+def test_many_trainings_are_told_in_one_line(project, monkeypatch):
+    monkeypatch.setattr(watch_module, "TOLD", 1)
+    results, trainings = project.root / "results", [cell.results["pretrain"] for cell in project.plan().cells[:2]]
+    with ExitStack() as stack:
+        for done, training in zip((3, 8), trainings, strict=True):
+            stack.enter_context(Lock(lock_path(results, "pretrain", training.key), "x"))
+            tried(results, training).step(done, 10, "step", {"loss": 3.25}, 60.0 * (10 - done))
+        (line,) = watch(project, results, *trainings).progress()
+    assert line == "2 trainings go on, 30 to 80 % done, the first has 2 min 00 s left, the last 7 min 00 s"
+
+
+def test_how_a_job_of_an_earlier_run_ended_is_not_told_as_this_runs(project):
+    results, training = project.root / "results", project.plan().cells[0].results["pretrain"]
+    tried(results, training).ended(UserError("the loss of step 7 is nan"))
+    one = watch(project, results, training)
+    assert one.failures()
+    one._began += 3600
+    assert one.failures() == []
+
+
 def test_a_job_that_failed_is_told_with_its_reason_and_log(project):
     results = project.root / "results"
     training, other = (cell.results["pretrain"] for cell in project.plan().cells[:2])
@@ -52,7 +75,10 @@ def test_what_slurm_says_of_a_job_that_was_stopped_is_its_reason(project, monkey
         "*** JOB 7 ON g2 CANCELLED AT 2026-11-29T16:52:42 ***": "cancelled or preempted",
         "srun: error: Node failure on g3": "node failure",
     }.items():
-        log.write_text(f"slurmstepd-g2: error: {words}\n")
+        # Snakemake goes on to write, and the job may have been requeued before.
+        log.write_text(
+            f"*** JOB 7 ON g2 CANCELLED DUE TO TIME LIMIT ***\nslurmstepd-g2: error: {words}\n" + 60 * "Error in rule\n"
+        )
         status = tried(results, training)
         status._told["slurm_job"] = "7"
         status.ended(SystemExit(75))

@@ -96,6 +96,10 @@ class Observer:
         # A job may have started, or come to its end, between the looks at locks, state folders and records.
         return states | self._states(died) if died else states
 
+    def ended(self, place: tuple[str, str]) -> State | None:
+        """How a job that has just ended without a result ended, by its own word; None where it said nothing."""
+        return self._tried(place, holders(self.results).get(lock_path(self.results, *place).name))
+
     def _states(self, places: list[tuple[str, str]]) -> dict[tuple[str, str], State]:
         locks, tried = holders(self.results), self._state_folders(places)
         there = self._look_for(self.plan.results)
@@ -179,7 +183,7 @@ class Observer:
         if state.state == "died":
             state.ended = told.get("at")
             state.reason = self._slurms_reason(state.slurm_job)
-            state.error = _last_lines(Path(state.log)) if state.log else None
+            state.error = last_lines(Path(state.log)) if state.log else None
         return state
 
     def _log(self, state: State, told: dict[str, Any]) -> str | None:
@@ -190,8 +194,12 @@ class Observer:
         """Why SLURM ended a job, as its log below the project's folder says; None where it does not."""
         root = self.plan.loaded.root / SLURM_LOGS
         for path in sorted(root.glob(f"**/{job}.log")) if job and re.fullmatch(r"\w+", job) else ():
-            words = _last_lines(path, 30) or ""
-            return next((reason for reason, pattern in SLURM_WORDS.items() if pattern.search(words)), None)
+            # Snakemake goes on to write after it; and a job that was requeued has ended more than once.
+            words = last_lines(path, 500, 65_536) or ""
+            found = {
+                match.start(): reason for reason, pattern in SLURM_WORDS.items() for match in pattern.finditer(words)
+            }
+            return found[max(found)] if found else None
         return None
 
 
@@ -210,11 +218,11 @@ def _seconds(time: str | None) -> float | None:
         return None
 
 
-def _last_lines(path: Path, count: int = 3) -> str | None:
-    """The last lines of a log that say something, of its last 8 kB; how far the job was is known otherwise."""
+def last_lines(path: Path, count: int = 3, size: int = 8192) -> str | None:
+    """The last lines of a log that say something, of its last `size` bytes; how far the job was is known otherwise."""
     try:
         with open(path, "rb") as handle:
-            handle.seek(max(0, path.stat().st_size - 8192))
+            handle.seek(max(0, path.stat().st_size - size))
             lines = handle.read().decode("utf-8", errors="replace").splitlines()
     except OSError:
         return None

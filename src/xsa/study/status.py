@@ -259,7 +259,8 @@ def _ended(group: list[State]) -> list[str]:
     lines = [head]
     if state.state == "died":
         gone = f"process {state.pid} on {state.host} is gone"
-        lines.append(f"    {gone}: it was killed (as for want of memory), or its machine went down")
+        guess = "" if state.reason else ": it was killed (as for want of memory), or its machine went down"
+        lines.append(f"    {gone}{guess}")
     lines += [f"    {line}" for line in (state.error or "").splitlines()[:12]]
     if state.saved_step is not None:
         lines.append(f"    its state is saved: run again, it goes on after step {state.saved_step:,}")

@@ -8,12 +8,17 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from xsa.store.progress import duration
 from xsa.study.forecast import TRAINING
 from xsa.study.plan import Plan
-from xsa.study.states import Observer
+from xsa.study.states import Observer, State
 from xsa.study.status import endings, standing
 
 SAY_SECONDS = 60.0
+# Clocks of nodes differ by seconds.
+CLOCKS_SECONDS = 60.0
+# More trainings than these are told in one line together.
+TOLD = 8
 
 
 class Watch:
@@ -21,20 +26,25 @@ class Watch:
 
     def __init__(self, plans: Iterable[tuple[Plan, set[tuple[str, str]]]], results: Path):
         self._looks = [(Observer(plan, results), jobs) for plan, jobs in plans]
+        self._began = time.time()
 
     def start(self) -> None:
         """Print now and again, from a thread, how far each training is, where that has changed."""
         threading.Thread(target=self._say, daemon=True).start()
 
     def progress(self) -> list[str]:
-        """A line for each training that goes on."""
-        return [
-            standing(state) for state in self._states().values() if state.state == "running" and state.stage in TRAINING
-        ]
+        """A line for each training that goes on; one for all of them where they are many."""
+        going = [state for state in self._states().values() if state.state == "running" and state.stage in TRAINING]
+        return [standing(state) for state in going] if len(going) <= TOLD else [_together(going)]
 
     def failures(self) -> list[str]:
-        """Lines that say why jobs ended without a result, with the end of each log and its path."""
-        return endings(self._states())
+        """Lines that say why jobs of the run ended without a result, with the end of each log and its path."""
+        since = self._began - CLOCKS_SECONDS
+        return endings({place: one for place, one in self._states().items() if one.ended is None or one.ended > since})
+
+    def ended(self, place: tuple[str, str]) -> State | None:
+        """How a job of the run that has ended without a result ended; None where it said nothing."""
+        return next((observer.ended(place) for observer, jobs in self._looks if place in jobs), None)
 
     def _states(self) -> dict:
         return {
@@ -50,5 +60,18 @@ class Watch:
             except OSError:  # results that cannot be read for a moment; progress is no reason to end a run
                 continue
             for line in sorted(now - said):
-                print(line, file=sys.stderr, flush=True)
+                print(f"{time.strftime('%H:%M')}  {line}", file=sys.stderr, flush=True)
             said = now
+
+
+def _together(going: list[State]) -> str:
+    """One line on how far many trainings are."""
+    told = [state.progress for state in going if state.progress]
+    parts = [f"{len(going)} trainings go on"]
+    shares = [100 * one["done"] // one["total"] for one in told if one["total"]]
+    if shares:
+        parts.append(f"{min(shares)} to {max(shares)} % done")
+    left = [one["seconds_left"] for one in told if one["seconds_left"] is not None]
+    if left:
+        parts.append(f"the first has {duration(min(left))} left, the last {duration(max(left))}")
+    return ", ".join(parts)

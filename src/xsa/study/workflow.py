@@ -20,6 +20,7 @@ from xsa.store.files import write_text
 from xsa.store.lock import Lock, lock_path
 from xsa.store.publish import is_published
 from xsa.store.snapshot import take_snapshot
+from xsa.study.failed_jobs import FailedJobs
 from xsa.study.limits import check_limits
 from xsa.study.machine import has_cuda
 from xsa.study.outlook import outlook, price_of_retraining
@@ -51,6 +52,7 @@ class Workflow:
         self.project = Project(Path.cwd(), self.results)
         self._scheduling = Scheduling(self._find, self.results)
         self._watch: Watch | None = None
+        self._failed: FailedJobs | None = None
 
     def _find(self, stage: str, key: str) -> tuple[Plan, Result]:
         return told(self.project.find, stage, key, self.study)
@@ -187,12 +189,16 @@ class Workflow:
 
     def begin(self, jobs: list[tuple[str, str | None]], workflow) -> None:
         """Check a run of `jobs` as `check_start` does, keep other runs of its studies away, freeze its code, watch it."""
+        from snakemake.logging import logger
+
         self.check_start(jobs, workflow.local_exec)
         run = self._by_study(jobs)
         for plan, _ in run:
             self._take_turn(plan.study.name)
         self._freeze(workflow)
         self._watch = Watch(run, self.results)
+        self._failed = FailedJobs(self._watch.ended)
+        logger.addFilter(self._failed)
         if not workflow.local_exec:
             for line in wait_in_queue(workflow, jobs, self.results):
                 click.echo(line, err=True)
@@ -201,7 +207,7 @@ class Workflow:
     def tell_failures(self) -> None:
         """Say why jobs of the run ended without a result."""
         if self._watch is not None:
-            click.echo("\n".join(["", *self._watch.failures()]), err=True)
+            click.echo("\n".join(["", *self._watch.failures(), *self._failed.silent()]), err=True)
 
     def _take_turn(self, study: str) -> None:
         """Refuse where another run of a study, on these results, goes on; one that was killed does not count."""

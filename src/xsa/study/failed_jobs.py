@@ -1,0 +1,101 @@
+"""What a run prints where a job of it fails: why, its last words and where its logs are. Snakemake itself prints whole logs,
+which are thousands of lines for a training, with commands of its own that no user can read for one on a cluster.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from xsa.study.stages import STAGES
+from xsa.study.states import State, last_lines
+from xsa.study.status import endings, standing
+
+Place = tuple[str, str]
+LAST_LINES, TOLD = 12, 4
+# From here on a message of Snakemake's executor only says that there are logs.
+NO_MORE = "For further error details"
+# What Snakemake says of itself in the log of a submitted job.
+OWN_WORDS = re.compile(
+    r"\s|SNAKEMAKE$|=+$|\[.*\]$|Building DAG|Using shell|Provided |Rules claiming|Select jobs|Execute \d|Job \d+:|Reason:|"
+    r"Error in rule|Shutting down|Exiting because|Will exit|Storing output|Elapsed time|WorkflowError:|At least one job|"
+    r"RuleException:|CalledProcessError in file|Command 'set -euo"
+)
+
+
+class FailedJobs(logging.Filter):
+    """A filter of Snakemake's log that puts its own words in the place of an error of a job.
+
+    `ended` gives what a job last said of itself; None where it said nothing.
+    """
+
+    def __init__(self, ended: Callable[[Place], State | None]):
+        super().__init__()
+        self._ended = ended
+        self._silent: dict[Place, list[str]] = {}
+
+    def silent(self) -> list[str]:
+        """Lines on results whose last job said nothing, as it was told when it failed; of many, on the first few."""
+        told = list(self._silent.values())
+        lines = [line for lines in told[:TOLD] for line in lines]
+        return [*lines, *([f"… and {len(told) - TOLD} more jobs that said nothing"] if len(told) > TOLD else [])]
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Always true but for jobs of a group that did what they had to; the record is changed in place."""
+        try:
+            return self._told(record)
+        except Exception:  # whatever it is, it must not hide the error that was to be told
+            return True
+
+    def _told(self, record: logging.LogRecord) -> bool:
+        event = getattr(getattr(record, "event", None), "value", None)
+        if event == "group_error":
+            _say(record, _of_group(record))
+        elif event == "job_error" and record.rule_name in STAGES:
+            output = Path(record.output[0])
+            if record.indent and output.exists():
+                return False
+            _say(record, self._of_job(record, (record.rule_name, output.parent.name)))
+        return True
+
+    def _of_job(self, record: logging.LogRecord, place: Place) -> list[str]:
+        lines = [f"Job {record.jobid} failed: {place[0]} {place[1]}"]
+        lines += _indented(str(record.rule_msg or "").partition(NO_MORE)[0].strip())
+        logs = [str(path).partition(" (")[0] for path in record.log]
+        state, submitted = self._ended(place), (record.aux or {}).get("external_jobid")
+        self._silent.pop(place, None)
+        if state is None or (submitted and state.slurm_job != str(submitted)):
+            # The environment may be missing where it ran.
+            lines += [line for path in reversed(logs) for line in _end_of(path)]
+            self._silent[place] = lines
+            return lines
+        told = endings({place: state}) or [f"{standing(state)}; it has not come to its end yet"]
+        lines += [line for text in told for line in _indented(click.unstyle(text))]
+        return [*lines, *(f"    SLURM's log: {path}" for path in logs[1:] if submitted)]
+
+
+def _say(record: logging.LogRecord, lines: list[str]) -> None:
+    record.msg, record.args, record.event = "\n".join([time.strftime("[%c]"), *lines]), (), None
+
+
+def _of_group(record: logging.LogRecord) -> list[str]:
+    rules = sorted({info["rule_name"] for info in record.job_error_info})
+    lines = [f"Some of {len(record.job_error_info)} jobs that were submitted together failed: {', '.join(rules)}"]
+    return [*lines, *(line for path in record.aux_logs for line in _end_of(path))]
+
+
+def _end_of(path: str) -> list[str]:
+    """The last lines of a log that are not Snakemake's."""
+    said = (last_lines(Path(path), 500, 65_536) or "").splitlines()
+    said = [line for line in said if not OWN_WORDS.match(line)][-LAST_LINES:]
+    return [f"    the end of {path}:", *_indented("\n".join(said), 8)] if said else [f"    {path} says nothing"]
+
+
+def _indented(text: str, width: int = 4) -> list[str]:
+    return textwrap.indent(text, " " * width).splitlines()
