@@ -75,10 +75,10 @@ def test_what_slurm_says_of_a_job_that_was_stopped_is_its_reason(project, monkey
         "*** JOB 7 ON g2 CANCELLED AT 2026-11-29T16:52:42 ***": "cancelled or preempted",
         "srun: error: Node failure on g3": "node failure",
     }.items():
-        # Snakemake goes on to write, and the job may have been requeued before.
-        log.write_text(
-            f"*** JOB 7 ON g2 CANCELLED DUE TO TIME LIMIT ***\nslurmstepd-g2: error: {words}\n" + 60 * "Error in rule\n"
-        )
+        # The job was requeued before; and Snakemake goes on to write.
+        earlier = "*** JOB 7 ON g2 CANCELLED AT 2026-11-29T15:52:42 DUE TO TIME LIMIT ***\n"
+        start = "  Command: snakemake --executor slurm-jobstep --jobs 1\n"
+        log.write_text(f"{start}{earlier}{start}slurmstepd-g2: error: {words}\n" + 60 * "Error in rule\n")
         status = tried(results, training)
         status._told["slurm_job"] = "7"
         status.ended(SystemExit(75))

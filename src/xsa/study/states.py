@@ -31,6 +31,8 @@ from xsa.study.result import Result
 READERS = 16
 # What SLURM writes last into the log of a job that it ends.
 SLURM_LOGS = Path(".snakemake/slurm_logs")
+# In what Snakemake writes first, each time that SLURM starts the job.
+SLURM_START = "--executor slurm-jobstep"
 SLURM_WORDS = {
     "time limit": re.compile(r"DUE TO TIME LIMIT"),
     "memory": re.compile(r"oom[_-]kill", re.IGNORECASE),
@@ -194,12 +196,9 @@ class Observer:
         """Why SLURM ended a job, as its log below the project's folder says; None where it does not."""
         root = self.plan.loaded.root / SLURM_LOGS
         for path in sorted(root.glob(f"**/{job}.log")) if job and re.fullmatch(r"\w+", job) else ():
-            # Snakemake goes on to write after it; and a job that was requeued has ended more than once.
-            words = last_lines(path, 500, 65_536) or ""
-            found = {
-                match.start(): reason for reason, pattern in SLURM_WORDS.items() for match in pattern.finditer(words)
-            }
-            return found[max(found)] if found else None
+            # Snakemake goes on to write after it; and the log of a job that was requeued has its earlier ends too.
+            words = (last_lines(path, 500, 65_536) or "").rpartition(SLURM_START)[2]
+            return next((reason for reason, pattern in SLURM_WORDS.items() if pattern.search(words)), None)
         return None
 
 
