@@ -50,7 +50,7 @@ format: $(READY)
 	$(BIN)/snakefmt Snakefile rules
 
 test: $(READY) lint
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slurm"
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slurm"
 
 slurm: $(READY)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -m slurm

@@ -1,8 +1,11 @@
-"""Fixtures for all tests: reference numbers, and a way to run one stage as the pipeline does."""
+"""Fixtures for all tests: reference numbers, a way to run one stage as the pipeline does, and what all workers share."""
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,39 @@ from xsa.study.settings import RunSettings
 from xsa.study.stages import STAGES
 
 HERE = Path(__file__).parent
+# Folders whose files take longest. They come first, so that no worker is left with one of them when others are done.
+LONGEST = ("workflow", "report", "train")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Order by folder: what takes longest first."""
+    places = {name: place for place, name in enumerate(LONGEST)}
+
+    def place(item: pytest.Item) -> int:
+        return min((places[part] for part in item.path.relative_to(HERE).parts if part in places), default=len(places))
+
+    items.sort(key=place)
+
+
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory) -> Callable[[str, Callable[[Path], None]], Path]:
+    """`made_once(name, make)`: a folder that `make(folder)` fills, in whichever worker asks first; not to be changed."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+
+    def ask(name: str, make: Callable[[Path], None]) -> Path:
+        folder, part = shared / name, shared / f"{name}.part"
+        with open(shared / f"{name}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not folder.exists():
+                shutil.rmtree(part, ignore_errors=True)
+                part.mkdir()
+                make(part)
+                part.rename(folder)
+        return folder
+
+    return ask
 
 
 @pytest.fixture(scope="session")

@@ -18,11 +18,10 @@ AT_ONCE = 5
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """They share one SLURM, so they run in one process."""
+    """They share one SLURM, so they are to be run in one process."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.slurm)
-            item.add_marker(pytest.mark.xdist_group("slurm"))
 
 
 @pytest.fixture(scope="session")

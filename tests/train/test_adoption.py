@@ -16,8 +16,6 @@ from xsa.train.expected_stream import expected_stream
 from xsa.train.nanochat_export import export_nanochat
 from xsa.train.nanochat_import import import_nanochat
 
-pytestmark = pytest.mark.xdist_group("small_project")
-
 
 def silent(sentence):
     """Says nothing."""

@@ -17,8 +17,6 @@ from xsa.store.errors import UserError
 from xsa.train.nanochat_export import export_nanochat
 from xsa.train.nanochat_import import import_nanochat
 
-pytestmark = pytest.mark.xdist_group("small_project")
-
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):

@@ -131,12 +131,14 @@ class MiniProject:
 
 
 @pytest.fixture(scope="session")
-def finished(tmp_path_factory) -> MiniProject:
+def finished(made_once) -> MiniProject:
     """The miniature study, run to its page. Tests work on copies."""
-    project = MiniProject.new(tmp_path_factory.mktemp("mini") / "project")
-    run = project.snakemake()
-    assert run.returncode == 0, run.stdout + run.stderr
-    return project
+
+    def make(root: Path) -> None:
+        run = MiniProject.new(root).snakemake()
+        assert run.returncode == 0, run.stdout + run.stderr
+
+    return MiniProject(made_once("mini", make))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from tests.workflow.test_identity import PAGE, study
 
-pytestmark = [pytest.mark.workflow, pytest.mark.xdist_group("workflow")]
+pytestmark = pytest.mark.workflow
 
 MODEL_STAGES = {
     "imported",

@@ -13,7 +13,7 @@ import pytest
 from tests.workflow.conftest import MiniProject
 from xsa.store.produce import is_whole
 
-pytestmark = [pytest.mark.workflow, pytest.mark.xdist_group("workflow")]
+pytestmark = pytest.mark.workflow
 
 
 def start(project: MiniProject, command: str, *arguments: str) -> subprocess.Popen:

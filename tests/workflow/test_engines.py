@@ -10,7 +10,7 @@ import pytest
 
 from tests.workflow.conftest import MiniProject
 
-pytestmark = [pytest.mark.workflow, pytest.mark.xdist_group("workflow")]
+pytestmark = pytest.mark.workflow
 
 
 @pytest.fixture

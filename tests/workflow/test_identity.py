@@ -12,7 +12,7 @@ import yaml
 
 from tests.workflow.conftest import RECIPE, STUDY
 
-pytestmark = [pytest.mark.workflow, pytest.mark.xdist_group("workflow")]
+pytestmark = pytest.mark.workflow
 
 EVALUATIONS = {"finetune": 1, "bpb": 1, "core": 1, "chatcore": 1, "attention": 1}
 PAGE = {"analyse": 1, "report": 1, "publish": 1}

@@ -17,7 +17,7 @@ import pytest
 from tests.workflow.conftest import RECIPE, STUDY, MiniProject
 from tests.workflow.test_identity import EVALUATIONS, PAGE, recipe
 
-pytestmark = [pytest.mark.workflow, pytest.mark.xdist_group("workflow")]
+pytestmark = pytest.mark.workflow
 
 MEASUREMENTS = {rule: 2 for rule in EVALUATIONS if rule != "finetune"} | {"equivalence": 1, "overhead": 1}
 

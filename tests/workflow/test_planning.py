@@ -12,7 +12,7 @@ import pytest
 
 from tests.workflow.conftest import RECIPE, STUDY, MiniProject
 
-pytestmark = [pytest.mark.workflow, pytest.mark.xdist_group("workflow")]
+pytestmark = pytest.mark.workflow
 
 SMALLER = copy.deepcopy(RECIPE)
 SMALLER["settings"]["core"] = {"max_per_task": 11}

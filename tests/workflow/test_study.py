@@ -15,7 +15,7 @@ import pytest
 from tests.workflow.conftest import ROOT, STUDY, MiniProject
 from xsa.study.stages import STAGES
 
-pytestmark = [pytest.mark.workflow, pytest.mark.xdist_group("workflow")]
+pytestmark = pytest.mark.workflow
 
 
 def test_every_stage_leaves_a_record_of_its_files(finished):
