@@ -74,4 +74,4 @@ rule front_page:
     message:
         "page of the {FRONT_PAGE} study: {output}"
     shell:
-        "cp {input:q} {output:q} 2> {log:q}"
+        "(cp {input:q} {output:q}.part && mv {output:q}.part {output:q}) 2> {log:q}"

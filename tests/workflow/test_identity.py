@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import json
 import os
@@ -42,6 +43,17 @@ def test_touched_files_run_nothing(mini):
 def test_a_lost_snakemake_folder_runs_nothing(mini):
     shutil.rmtree(mini.root / ".snakemake")
     assert mini.jobs() == {}
+
+
+def test_a_result_that_came_after_its_driver_was_killed_hides_nothing_that_is_missing(mini):
+    """Snakemake then holds it for incomplete, by a mark of its own."""
+    (record,) = (mini.root / "results/core").glob("*-a1-*/record.json")
+    mark = base64.b64encode(str(record.relative_to(mini.root)).encode()).decode()
+    (mini.root / ".snakemake/incomplete").mkdir(exist_ok=True)
+    (mini.root / ".snakemake/incomplete" / mark).touch()
+    for folder in ("report", "mini"):
+        shutil.rmtree(mini.root / "results" / folder)
+    assert mini.jobs() == {"report": 1, "publish": 1}
 
 
 def test_a_renamed_setting_file_and_its_key_order_run_nothing(mini):
