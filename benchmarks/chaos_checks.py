@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +21,7 @@ Hashes = dict[str, dict[str, str]]
 # How long it took differs from run to run: a table of its own, the page, and some of the summary.
 TIMES = ("timing.parquet", "report.html")
 SUMMARY = "summary.json"
+LEAVING_SECONDS = 5.0
 # Ends of a driver that was hit itself, and of one whose disk was full or whose code could not be frozen.
 CODES = {0, 1, -2, -9, -15, 130}
 
@@ -58,6 +60,7 @@ class Watcher:
         self.results = scene.results
         self.faults: list[str] = []
         self._first: dict[Path, dict[str, tuple[int, str]]] = {}
+        self._makers: dict[str, dict[int, float]] = {}
 
     def look(self) -> None:
         """Remember results that are new; see that nobody makes one that another makes."""
@@ -66,14 +69,14 @@ class Watcher:
             if folder not in self._first and not folder.name.startswith("."):
                 with suppress(OSError):
                     self._first[folder] = _content(folder)
-        makers: dict[str, set[int]] = {}
+        now = time.monotonic()
         for part in self.results.glob("*/.*@*.part"):
             key, pid = re.fullmatch(r"\.(.+)\.(\d+)\.part", part.name).groups()
-            if alive(int(pid)):
-                makers.setdefault(f"{part.parent.name}/{key}", set()).add(int(pid))
-        for result, pids in makers.items():
-            if len(pids) > 1:
-                self._fault(f"{result} is made by processes {sorted(pids)} at once")
+            self._makers.setdefault(f"{part.parent.name}/{key}", {}).setdefault(int(pid), now)
+        for result, since in self._makers.items():
+            # The next may begin while the one before leaves.
+            if sum(alive(pid) for pid in since) > 1 and now - max(since.values()) > LEAVING_SECONDS:
+                self._fault(f"{result} was made by processes {sorted(filter(alive, since))} at once")
 
     def changed(self) -> Iterator[str]:
         """Sentences on results that are not what they were when their records came."""
@@ -99,7 +102,7 @@ def differences(scene: Scene, undisturbed: Hashes) -> Iterator[str]:
             yield f"{result} differs from the undisturbed run in {', '.join(names)}"
         elif not is_whole(folder):
             yield f"the files of {folder} do not have the hashes of its record"
-        if result.startswith(TRAINING):
+        elif result.startswith(TRAINING):
             yield from _rows(folder)
     page, report = scene.results / "mini" / "report.html", next(scene.results.glob("report/*@*/report.html"), None)
     if report is None or not page.exists() or page.read_bytes() != report.read_bytes():

@@ -53,7 +53,7 @@ class Hit:
 
 @dataclass
 class Kind:
-    """A kind: its victim among what runs, or None; and what is done to it."""
+    """A kind: its victim among what runs, or None; and what is done to it, which is stopped at that moment and goes on after."""
 
     name: str
     find: Callable[[Chance], Job | None]
@@ -142,7 +142,7 @@ def _launcher(job: Job) -> list[tuple[str, int]]:
 
 def _stopped(chance: Chance, job: Job) -> Hit:
     pid, seconds = chance.rng.choice(job.everyone), chance.rng.uniform(*PAUSE)
-    send([pid], signal.SIGSTOP)
+    send([other for other in job.everyone if other != pid], signal.SIGCONT)
     time.sleep(seconds)
     send([pid], signal.SIGCONT)
     return Hit(f"process {pid} stopped for {seconds:.1f} s", job)
@@ -152,7 +152,6 @@ def _damage(spoil: Callable[[Chance, Job], str]):
     """Kill a training and spoil its newest state before anybody goes on from it."""
 
     def strike(chance: Chance, job: Job) -> Hit:
-        send(job.everyone, signal.SIGSTOP)
         done = spoil(chance, job)
         send(job.everyone, signal.SIGKILL)
         return Hit(done, job, ends=True, damaged=int("left" not in done))
@@ -209,6 +208,7 @@ def _full_disk(chance: Chance, job: Job) -> Hit:
     with suppress(OSError), open(filler, "wb", buffering=0) as file:
         while True:
             file.write(b"0" * 65536)
+    send(job.everyone, signal.SIGCONT)
     time.sleep(seconds)
     filler.unlink()
     return Hit(f"disk full for {seconds:.1f} s", job, filled_disk=True)

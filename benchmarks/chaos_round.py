@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import signal
 import sys
 import time
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from chaos_checks import Hashes, Watcher, differences, leftovers, said_badly
 from chaos_kinds import Chance, Deck, Hit, Kind, await_moment
-from chaos_scene import Job, Scene, reached
+from chaos_scene import Job, Scene, reached, send
 from tests.slurm.project import Driver
 from tests.workflow.conftest import MiniProject
 
@@ -97,14 +98,17 @@ class Round:
         if not await_moment(chance, kind, job) or driver.process.poll() is not None:
             self.deck.put_back(kind, phase)
             return False
+        now = time.time()
+        send(job.everyone, signal.SIGSTOP)
         self._look()
         kill = Kill(kind.name, Hit(""))
         if phase == "training":
             states = self.scene.good_states(job)
-            kill.saved, kill.step = states[0].step if states else 0, reached(states[0] if states else None)
+            kill.saved, kill.step = states[0].step if states else 0, reached(states[0] if states else None, now)
         log = self.scene.log(job)
         kill.mark = (log.stat().st_ino, log.stat().st_size) if log.exists() else (0, 0)
         kill.hit = kind.strike(chance, job)
+        send(job.everyone, signal.SIGCONT)
         if kill.hit.damaged and states:
             kill.saved = states[kill.hit.damaged].step if len(states) > kill.hit.damaged else 0
         self._hit_driver |= kill.hit.hurts_driver

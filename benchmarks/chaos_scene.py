@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import statistics
-import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -114,14 +113,13 @@ class Scene:
         return self.results / ".state" / job.stage / job.key
 
 
-def reached(newest: State | None) -> int:
-    """About which step a training is at, by the age of its newest state and the time of its steps."""
+def reached(newest: State | None, now: float) -> int:
+    """About which step a training was at by the time `now`, from the age of its newest state and the time of its steps."""
     if newest is None:
         return 0
     with suppress(OSError):
         steps = pq.read_table(newest.folder / "timing.parquet")["seconds"].to_pylist()
-        since = time.time() - newest.folder.stat().st_mtime
-        return newest.step + int(since / statistics.median(steps))
+        return newest.step + max(0, int((now - newest.folder.stat().st_mtime) / statistics.median(steps)))
     return newest.step
 
 

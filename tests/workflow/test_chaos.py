@@ -10,7 +10,7 @@ import pytest
 
 from tests.workflow.conftest import ROOT
 
-pytestmark = [pytest.mark.workflow, pytest.mark.xdist_group("chaos")]
+pytestmark = pytest.mark.workflow
 
 
 def test_twenty_kills_of_all_kinds_change_no_result():
