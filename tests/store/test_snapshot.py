@@ -50,6 +50,15 @@ def test_the_data_lock_stays_the_projects_own(root):
     assert not (first / "config/data.lock").exists()
 
 
+def test_a_folder_that_is_a_link_is_frozen_with_what_is_in_it(root, tmp_path):
+    (root / "config/studies").rename(tmp_path / "kept")
+    (root / "config/studies").symlink_to(tmp_path / "kept")
+    first = take_snapshot(root, root / "results")
+    (tmp_path / "kept/a.yaml").write_text("edited")
+    assert (first / "config/studies/a.yaml").read_text() == "config/studies/a.yaml"
+    assert take_snapshot(root, root / "results") != first
+
+
 def test_code_knows_that_it_is_frozen_by_where_it_lies(root):
     assert frozen() is None
     snapshot = take_snapshot(root, root / "results")

@@ -82,9 +82,10 @@ def git_commit() -> str | None:
 
 
 def _files(root: Path, top: str) -> list[Path]:
-    """Paths below `root` of the files at or in `top` that count, in order."""
+    """Paths below `root` of the files at or in `top` that count, in order, also in folders that are links."""
     place = root / top
-    found = [place] if place.is_file() else [path for path in sorted(place.rglob("*")) if path.is_file()]
+    inside = (Path(folder) / name for folder, _, names in os.walk(place, followlinks=True) for name in names)
+    found = [place] if place.is_file() else sorted(path for path in inside if path.is_file())
     paths = [path.relative_to(root) for path in found]
     return [
         path
