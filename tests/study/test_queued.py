@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 from types import SimpleNamespace
 
@@ -22,10 +23,10 @@ def row(job: int, key: str = KEY, stage: str = "pretrain", reason: str = "None",
     return f"{job}|{reason}|rule_{stage}_wildcards_{key}|{root}\n"
 
 
-def locked(results, job: str, stage: str = "pretrain", key: str = KEY) -> None:
+def locked(results, job: str, stage: str = "pretrain", key: str = KEY, host: str = "node7") -> None:
     path = lock_path(results, stage, key)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"host": "node7", "pid": 1, "pid_started": "1", "slurm_job": job, "since": ""}))
+    path.write_text(json.dumps({"host": host, "pid": 1, "pid_started": "1", "slurm_job": job, "since": ""}))
 
 
 def makers(results, told: str) -> dict:
@@ -44,8 +45,24 @@ def test_a_lock_names_what_a_job_of_any_folder_makes_while_slurm_has_it(tmp_path
     assert makers(tmp_path, "7|None|(null)|/projects/other\n") == {("pretrain", KEY): ["7"]}
 
 
-@pytest.mark.parametrize("reason", ["JobHeldUser", "JobHeldAdmin", "launch failed requeued held"])
-def test_a_job_that_is_held_back_is_not_waited_for(tmp_path, reason):
+def test_what_a_process_that_is_gone_worked_on_is_not_waited_for_though_its_job_goes_on(tmp_path):
+    locked(tmp_path, "7", host=socket.gethostname())
+    locked(tmp_path, "8", key=OTHER)
+    os.utime(lock_path(tmp_path, "pretrain", OTHER), (0, 0))
+    assert makers(tmp_path, "7|None|(null)|/projects/other\n8|None|(null)|/projects/other\n") == {}
+
+
+def test_the_allocation_that_the_driver_runs_in_is_not_waited_for(tmp_path, monkeypatch):
+    locked(tmp_path, "7")
+    monkeypatch.setattr(queued, "OWN", "7")
+    assert makers(tmp_path, "7|None|(null)|/projects/other\n") == {}
+
+
+NEVER = ["JobHeldUser", "JobHeldAdmin", "launch failed requeued held", "PartitionTimeLimit", "DependencyNeverSatisfied"]
+
+
+@pytest.mark.parametrize("reason", NEVER)
+def test_a_job_that_will_not_start_is_not_waited_for(tmp_path, reason):
     assert makers(tmp_path, row(7, reason=reason) + row(8, reason="Dependency")) == {("pretrain", KEY): ["8"]}
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterable
@@ -11,13 +11,23 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from xsa.store.lock import LOCKS
+from xsa.store.lock import holders
 from xsa.study.stages import STAGES
 
+# The driver's own allocation, where it runs in one: what waits for that would wait for ever. Snakemake's executor removes it from
+# the environment before a run starts.
+OWN = os.environ.get("SLURM_JOB_ID")
 # What still works or will; jobs that are about to be gone free the lock by themselves, if not their node.
 STATES = "PENDING,CONFIGURING,RUNNING,SUSPENDED"
 # Several jobs that are tried again at a time ask once.
 FRESH_SECONDS = 10.0
+# Why SLURM never starts a job, unless somebody changes it: it was held back, by hand or after its start failed, or asks for
+# what its partition or account does not give.
+NEVER = re.compile(
+    r"held|PartitionTimeLimit|PartitionNodeLimit|BadConstraints|InvalidAccount|InvalidQOS|AccountNotAllowed|QOSNotAllowed|"
+    r"DependencyNeverSatisfied",
+    re.IGNORECASE,
+)
 TOLD = 8
 
 Makers = dict[tuple[str, str], list[str]]
@@ -40,8 +50,7 @@ class Queue:
     def _found(self, told: str | None) -> Makers:
         found: dict[tuple[str, str], set[str]] = {}
         rows = [line.split("|", 3) for line in (told or "").splitlines() if line.count("|") >= 3]
-        # A job that is held back, by hand or by SLURM after its start failed, may never run.
-        rows = [row for row in rows if "held" not in row[1].lower()]
+        rows = [row for row in rows if row[0] != OWN and not NEVER.search(row[1])]
         locks = _locks(self._results) if rows else {}
         for job, _, comment, root in rows:
             made = [_of_comment(comment)] if root == self._root else []
@@ -101,12 +110,12 @@ def _of_comment(comment: str) -> tuple[str, str] | None:
 
 
 def _locks(results: Path) -> dict[str, list[tuple[str, str]]]:
-    """What jobs of SLURM hold the locks of, by job."""
+    """What jobs of SLURM hold the locks of and work on, by job; a job may outlive what was done in it, as an allocation does."""
     found: dict[str, list[tuple[str, str]]] = {}
-    for path in (results / LOCKS).glob("[!.]*@*.lock"):
-        stage, _, key = path.stem.partition("-")
-        with suppress(OSError, ValueError, TypeError, KeyError):
-            found.setdefault(json.loads(path.read_text())["slurm_job"], []).append((stage, key))
+    for name, holder in holders(results).items():
+        stage, _, key = name.removesuffix(".lock").partition("-")
+        if "@" in key and holder["alive"] and holder["slurm_job"]:
+            found.setdefault(holder["slurm_job"], []).append((stage, key))
     return found
 
 
