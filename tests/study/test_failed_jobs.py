@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 import time
 
 import pytest
@@ -100,6 +101,28 @@ def test_jobs_that_all_said_nothing_are_told_again_only_in_part(printed, tmp_pat
     said = filtered.silent()
     assert said[-1] == f"… and {10 - TOLD} more jobs that said nothing"
     assert sum(line.startswith("Job 3 failed") for line in said) == TOLD
+
+
+def test_of_a_job_that_could_not_be_submitted_the_reason_alone_is_told(printed):
+    message = (
+        "SLURM sbatch failed. The error message was 'sbatch: error: invalid partition specified: nosuch'.\n"
+        "    sbatch call:\n        sbatch --wrap=base64//c2hhcmQ6bWVtX21iPTEwMDA=For further error details see the cluster/cloud log"
+    )
+    filtered = FailedJobs(lambda place: stopped())
+    text = printed(None, filtered=filtered, rule_msg=message, aux={})
+    assert "invalid partition specified: nosuch" in text and len(text.splitlines()) == 3
+    assert "base64" not in text and "was stopped" not in text, "that was an earlier job"
+    assert len(filtered.silent_places) == 1
+
+
+def test_how_an_earlier_try_on_this_machine_ended_is_not_told_of_a_job_that_said_nothing(printed, tmp_path):
+    (tmp_path / "own.log").write_text("cannot open libcudart.so.13\n")
+    filtered = FailedJobs(lambda place: stopped(host=socket.gethostname(), slurm_job=None, ended=time.time() - 1))
+    local = {"rule_msg": None, "aux": {}, "log": [str(tmp_path / "own.log")]}
+    assert "was stopped" in printed(None, filtered=filtered, **local)
+    filtered.filter(logging.makeLogRecord({"msg": "", "event": LogEvent.JOB_INFO, "jobid": 3}))
+    text = printed(None, filtered=filtered, **local)
+    assert "was stopped" not in text and "libcudart" in text
 
 
 def test_a_job_that_is_still_saving_is_not_called_dead(printed):

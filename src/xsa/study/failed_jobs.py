@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import logging
 import re
+import socket
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from pathlib import Path
 
 import click
@@ -16,11 +17,11 @@ import click
 from xsa.study.stages import STAGES
 from xsa.study.states import State, last_lines
 from xsa.study.status import endings, standing
+from xsa.study.watch import CLOCKS_SECONDS, Place
 
-Place = tuple[str, str]
 LAST_LINES, TOLD = 12, 4
-# From here on a message of Snakemake's executor only says that there are logs.
-NO_MORE = "For further error details"
+# From here on a message of Snakemake's executor only says that there are logs, or repeats the command it submitted by.
+NO_MORE = re.compile(r"For further error details|sbatch call:")
 # What Snakemake says of itself in the log of a submitted job.
 OWN_WORDS = re.compile(
     r"\s|SNAKEMAKE$|=+$|\[.*\]$|Building DAG|Using shell|Provided |Rules claiming|Select jobs|Execute \d|Job \d+:|Reason:|"
@@ -39,6 +40,12 @@ class FailedJobs(logging.Filter):
         super().__init__()
         self._ended = ended
         self._silent: dict[Place, list[str]] = {}
+        self._begun: dict[int, float] = {}
+
+    @property
+    def silent_places(self) -> Set[Place]:
+        """The results whose last job said nothing: what their state folders say is of an earlier one."""
+        return self._silent.keys()
 
     def silent(self) -> list[str]:
         """Lines on results whose last job said nothing, as it was told when it failed; of many, on the first few."""
@@ -55,7 +62,9 @@ class FailedJobs(logging.Filter):
 
     def _told(self, record: logging.LogRecord) -> bool:
         event = getattr(getattr(record, "event", None), "value", None)
-        if event == "group_error":
+        if event == "job_info":
+            self._begun[record.jobid] = time.time()
+        elif event == "group_error":
             _say(record, _of_group(record))
         elif event == "job_error" and record.rule_name in STAGES:
             output = Path(record.output[0])
@@ -66,18 +75,29 @@ class FailedJobs(logging.Filter):
 
     def _of_job(self, record: logging.LogRecord, place: Place) -> list[str]:
         lines = [f"Job {record.jobid} failed: {place[0]} {place[1]}"]
-        lines += _indented(str(record.rule_msg or "").partition(NO_MORE)[0].strip())
+        lines += _indented(NO_MORE.split(str(record.rule_msg or ""))[0].strip())
         logs = [str(path).partition(" (")[0] for path in record.log]
         state, submitted = self._ended(place), (record.aux or {}).get("external_jobid")
         self._silent.pop(place, None)
-        if state is None or (submitted and state.slurm_job != str(submitted)):
-            # The environment may be missing where it ran.
-            lines += [line for path in reversed(logs) for line in _end_of(path)]
+        if state is None or not self._is_of(state, record, submitted):
+            # The environment may be missing where it ran; what could not be submitted ran nowhere.
+            ran = submitted or record.indent or not record.rule_msg
+            lines += [line for path in reversed(logs if ran else []) for line in _end_of(path)]
             self._silent[place] = lines
             return lines
         told = endings({place: state}) or [f"{standing(state)}; it has not come to its end yet"]
         lines += [line for text in told for line in _indented(click.unstyle(text))]
         return [*lines, *(f"    SLURM's log: {path}" for path in logs[1:] if submitted)]
+
+    def _is_of(self, state: State, record: logging.LogRecord, submitted: str | None) -> bool:
+        """Whether a state is the word of the job that has failed, not of an earlier try at the same result."""
+        if submitted and state.slurm_job:
+            return state.slurm_job == str(submitted)
+        if record.rule_msg and not submitted and not record.indent:
+            return False  # it was never submitted
+        skew = 0.0 if state.host == socket.gethostname() else CLOCKS_SECONDS
+        last = state.ended or state.started
+        return last is None or last >= self._begun.get(record.jobid, 0.0) - skew
 
 
 def _say(record: logging.LogRecord, lines: list[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from pathlib import Path
 
 from xsa.store.progress import duration
@@ -14,6 +14,7 @@ from xsa.study.plan import Plan
 from xsa.study.states import Observer, State
 from xsa.study.status import endings, standing
 
+Place = tuple[str, str]
 SAY_SECONDS = 60.0
 # Clocks of nodes differ by seconds.
 CLOCKS_SECONDS = 60.0
@@ -37,12 +38,16 @@ class Watch:
         going = [state for state in self._states().values() if state.state == "running" and state.stage in TRAINING]
         return [standing(state) for state in going] if len(going) <= TOLD else [_together(going)]
 
-    def failures(self) -> list[str]:
-        """Lines that say why jobs of the run ended without a result, with the end of each log and its path."""
-        since = self._began - CLOCKS_SECONDS
-        return endings({place: one for place, one in self._states().items() if one.ended is None or one.ended > since})
+    def failures(self, silent: Container[Place] = ()) -> list[str]:
+        """Lines that say why jobs of the run ended without a result, with the end of each log and its path.
 
-    def ended(self, place: tuple[str, str]) -> State | None:
+        Passed by are `silent`, results whose last job said nothing.
+        """
+        since = self._began - CLOCKS_SECONDS
+        states = {place: one for place, one in self._states().items() if place not in silent}
+        return endings({place: one for place, one in states.items() if one.ended is None or one.ended > since})
+
+    def ended(self, place: Place) -> State | None:
         """How a job of the run that has ended without a result ended; None where it said nothing."""
         return next((observer.ended(place) for observer, jobs in self._looks if place in jobs), None)
 

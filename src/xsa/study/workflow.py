@@ -207,7 +207,8 @@ class Workflow:
     def tell_failures(self) -> None:
         """Say why jobs of the run ended without a result."""
         if self._watch is not None:
-            click.echo("\n".join(["", *self._watch.failures(), *self._failed.silent()]), err=True)
+            told = self._watch.failures(self._failed.silent_places)
+            click.echo("\n".join(["", *told, *self._failed.silent()]), err=True)
 
     def _take_turn(self, study: str) -> None:
         """Refuse where another run of a study, on these results, goes on; one that was killed does not count."""
