@@ -40,12 +40,17 @@ def test_one_exit_code_says_what_became_of_all(codes, code):
     assert exit_code(codes) == code
 
 
-def test_when_one_fails_the_others_are_ended_also_those_that_do_not_listen():
+@pytest.mark.parametrize("first", [True, False])
+def test_when_one_fails_the_others_are_ended_also_those_that_do_not_listen(first):
     deaf = python(
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
     )
-    assert supervise([python("raise SystemExit(2)"), deaf], grace=0.5, kill=0.5) == 2
-    assert deaf.returncode == -signal.SIGKILL
+    end = threading.Timer(60, deaf.kill)
+    end.start()
+    failing = python("raise SystemExit(2)")
+    assert supervise([failing, deaf] if first else [deaf, failing], grace=0.5, kill=0.5) == 2
+    assert deaf.returncode == -signal.SIGKILL and end.is_alive(), "nobody ended it"
+    end.cancel()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])

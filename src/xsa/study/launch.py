@@ -100,9 +100,10 @@ def supervise(processes: Sequence[subprocess.Popen], grace: float = GRACE_SECOND
     """
     failed: float | None = None
     with _passing_on(processes):
-        while any(process.poll() is None for process in processes):
+        # All are asked each time, for one that has not been asked has no exit code.
+        while None in (codes := [process.poll() for process in processes]):
             now = time.monotonic()
-            if failed is None and any(process.returncode for process in processes):
+            if failed is None and any(codes):
                 failed = now
             if failed is not None and now - failed > grace:
                 _signal(processes, signal.SIGTERM if now - failed < grace + kill else signal.SIGKILL)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -32,6 +33,8 @@ from xsa.train.interruption import EXIT_CODE
 
 # The first packs conversations and hashes files while the others wait; the library's ten minutes are too few for that.
 _PATIENCE = timedelta(hours=4)
+# One that does not come, perhaps on another node, must not have the others hold their GPUs for as long.
+_MEETING = timedelta(minutes=15)
 _GRACE_SECONDS = 10.0  # for ending by itself after another has failed
 _FAILED = 2
 
@@ -127,7 +130,7 @@ def make_together(stage: str, make: Callable[[Callable[[Job], None]], object]) -
 @contextmanager
 def together() -> Iterator[Together]:
     """Meet the other processes of the environment's RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and end with them."""
-    store, rank, world = next(dist.rendezvous("env://", timeout=_PATIENCE))
+    store, rank, world = _meet()
     board, ended = Board(store), threading.Event()
     threading.Thread(target=_watch, args=(Board(store), ended), daemon=True).start()
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
@@ -155,6 +158,24 @@ def together() -> Iterator[Together]:
         raise
     finally:
         ended.set()
+
+
+def _meet() -> tuple[dist.Store, int, int]:
+    """The store that all processes have come to, this one's number, and how many they are. UserError where some do not come."""
+    # The library waits outside of Python, where a handler of Python's would not be called.
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        store, rank, world = next(dist.rendezvous("env://", timeout=_MEETING))
+    except dist.DistError as error:
+        host, port, world = (os.environ[name] for name in ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE"))
+        raise UserError(
+            f"the {world} processes did not meet at {host}, port {port} ({str(error).splitlines()[0]}): one of them did not start, "
+            "or another program uses that port; read what the others say, and start again"
+        ) from error
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    store.set_timeout(_PATIENCE)
+    return store, rank, world
 
 
 def _watch(board: Board, ended: threading.Event) -> None:
