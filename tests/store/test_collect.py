@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import socket
 import time
+from pathlib import Path
 
 import pytest
 
@@ -136,6 +139,34 @@ def test_what_somebody_works_on_is_never_removed(results, costly):
         with pytest.raises(UserError, match="is being made by process"):
             remove(results, found[0])
     assert costly.exists() and part.exists()
+
+
+def test_what_lies_on_another_file_system_by_a_link_is_removed_there(results, costly, monkeypatch):
+    log = results / ".logs" / "pretrain" / f"{costly.name}.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("step")
+    rename = os.rename
+
+    def within_one_file_system(old, new):
+        if Path(old).parent != Path(new).parent:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), str(old))
+        rename(old, new)
+
+    monkeypatch.setattr(os, "rename", within_one_file_system)
+    (one,) = strays(results, set())
+    remove(results, one)
+    assert not list(costly.parent.iterdir()) and not log.exists()
+
+
+@pytest.mark.parametrize("place", ["pretrain", ".state/pretrain", ".code"])
+def test_what_a_removal_that_was_killed_left_is_found_where_it_lay(results, place):
+    left = results / place / f".gc-{socket.gethostname()}-4194305"
+    left.mkdir(parents=True)
+    os.utime(left, (0, 0))
+    (one,) = strays(results, set())
+    assert (one.kind, one.paths, one.holder) == ("unfinished", (left,), None)
+    remove(results, one)
+    assert not left.exists()
 
 
 def test_a_folder_that_the_store_did_not_make_is_left_alone(results):

@@ -78,7 +78,7 @@ def _results(results: Path, wanted: Set[tuple[str, str]], held: dict[str, str]) 
     """Results that are not wanted, with their states and logs; and states of results that are finished."""
     for stage in STAGES:
         folders = {path.name: path for path in _children(results / stage) if re.fullmatch(_KEY, path.name)}
-        states = {path.name: path for path in _children(results / ".state" / stage)}
+        states = {path.name: path for path in _children(results / ".state" / stage) if re.fullmatch(_KEY, path.name)}
         logs = {path.stem: path for path in _children(results / ".logs" / stage) if path.suffix == ".log"}
         for key in sorted({*folders, *states, *logs}):
             folder, state, log = folders.get(key), states.get(key), logs.get(key)
@@ -125,7 +125,8 @@ def _set_aside(results: Path, held: dict[str, str]) -> Iterator[Stray]:
 
 def _private(results: Path) -> Iterator[Stray]:
     """Folders of imports and removals that were killed."""
-    for path in _children(results):
+    of_stages = [results / top / stage for top in ("", ".state", ".logs") for stage in STAGES]
+    for path in (path for folder in (results, results / CODE, *of_stages) for path in _children(folder)):
         if path.name.startswith((STAGING, TRASH)):
             host, _, pid = path.name.removeprefix(STAGING).removeprefix(TRASH).rpartition("-")
             alive = (
@@ -140,7 +141,8 @@ def _private(results: Path) -> Iterator[Stray]:
 
 def _frozen(results: Path, held: dict[str, str]) -> Iterator[Stray]:
     """Frozen code that no record names, and copies that were never finished. None is removed while anybody works here."""
-    old = [path for path in _children(results / CODE) if path.is_dir() and not _young(path)]
+    there = [path for path in _children(results / CODE) if path.is_dir() and not path.name.startswith(TRASH)]
+    old = [path for path in there if not _young(path)]
     if not old:
         return
     # Jobs that wait in a queue for days hold no lock, and will work by the code that was frozen for them.
@@ -207,15 +209,18 @@ def remove(results: Path, stray: Stray) -> None:
     if stray.key is None:
         if stray.kind == "code" and _young(stray.paths[0]):
             raise UserError(f"a run that has just started works by {stray.paths[0]}")
-        _discard(results, stray)
+        _discard(stray)
         return
     with Lock(lock_path(results, stray.stage, stray.key), what=f"{stray.stage} {stray.key}"):
-        _discard(results, stray)
+        _discard(stray)
 
 
-def _discard(results: Path, stray: Stray) -> None:
-    trash = results / f"{TRASH}{socket.gethostname()}-{os.getpid()}"
-    trash.mkdir(exist_ok=True)
-    for number, path in enumerate(stray.paths):
-        os.rename(path, trash / str(number))
-    shutil.rmtree(trash)
+def _discard(stray: Stray) -> None:
+    for path in stray.paths:
+        # Beside it, for a stage's folder may be a link to another file system.
+        trash = path.parent / f"{TRASH}{socket.gethostname()}-{os.getpid()}"
+        os.rename(path, trash)
+        if trash.is_dir() and not trash.is_symlink():
+            shutil.rmtree(trash)
+        else:
+            trash.unlink()
