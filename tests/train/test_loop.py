@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -102,6 +103,19 @@ def test_two_states_are_kept_and_a_damaged_newest_one_is_passed_over_aloud(pretr
     assert same(run(again), undisturbed)
     assert "step_00000004 is damaged (model.safetensors does not have the SHA-256" in again.progress.said[0]
     assert again.progress.steps[0] == 4
+
+
+def test_a_state_that_may_not_be_read_is_not_called_damaged(tmp_path, monkeypatch):
+    """Training would begin again, and remove it."""
+    state = tmp_path / "step_00000002" / "state.json"
+    state.parent.mkdir()
+
+    def forbidden(path, *_, **__):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_text", forbidden)
+    with pytest.raises(PermissionError):
+        States(tmp_path, print).newest()
 
 
 def test_after_a_damaged_state_two_whole_ones_are_kept_again(pretraining, run):

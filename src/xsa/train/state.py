@@ -116,7 +116,7 @@ def _generators() -> dict[str, torch.Tensor]:
 
 
 def _fault(state: Path) -> str | None:
-    """What is wrong with a saved state, or None."""
+    """What is wrong with a saved state, or None. PermissionError where it may not be read: it may be whole."""
     try:
         content = json.loads((state / STATE).read_text(encoding="utf-8"))
         stated = content.pop("sha256")
@@ -125,6 +125,8 @@ def _fault(state: Path) -> str | None:
         for name, expected in content["files"].items():
             if sha256_file(state / name) != expected:
                 return f"{name} does not have the SHA-256 it was saved with"
+    except PermissionError:
+        raise
     except (OSError, ValueError, KeyError, AttributeError) as error:
         return str(error) or type(error).__name__
     return None
