@@ -120,7 +120,8 @@ def exit_code(codes: Iterable[int]) -> int:
     if not failed:
         return 0
     others = [code for code in failed if code != SAVED]
-    return MENDABLE if MENDABLE in others else others[0] if others else SAVED
+    # What ended by a signal was mostly ended by this launcher, for another had failed.
+    return MENDABLE if MENDABLE in others else min(others, key=lambda code: code > 128) if others else SAVED
 
 
 @contextmanager
