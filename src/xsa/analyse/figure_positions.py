@@ -83,14 +83,14 @@ def draw_alignment_training(folder: Path, rows: Sequence[dict[str, Any]], colour
             _curve(
                 ax, mine.groupby("step")[["mean", "lowest", "highest"]].mean().reset_index(names="centre"), colours, arm
             )
-        ax.set_xlabel("training step")
+        _steps(ax, sorted(frame[frame["shape"] == shape]["step"].unique()))
         ax.set(title=plain(shape), ylabel="cos(y, v)" if measure == "cos_y_v" else LOOKS["diagonal"])
     title = "Alignment and diagonal weight along training"
     finish(figure, title, [arm_handle(colours, arm) for arm in arms])
     told = _ends(frame, "cos_y_v", "step", lambda row: f"{row['step']:,}", 3)
     caption = (
         "Taken during training on the same validation rows each time: mean over heads, layers and positions from 1 on, then "
-        f"over seeds; the band is the range over layers. cos(y, v): {told}."
+        f"over seeds; the band is the range over layers. Steps by their logarithm. cos(y, v): {told}."
     )
     drawn = Drawn("alignment_training", title, caption, f"Line charts by training step. cos(y, v): {told}.")
     save(figure, folder, drawn.name, drawn.alt, frame.to_dict("records"))
@@ -128,6 +128,16 @@ def _positions(ax: Axes, frame: pd.DataFrame, shape: str, ylabel: str) -> None:
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     ax.xaxis.set_minor_locator(FixedLocator([]))
     ax.set(title=plain(shape), xlabel="position in the row (from 0)", ylabel=ylabel)
+
+
+def _steps(ax: Axes, steps: Sequence[int]) -> None:
+    """Looks are dense where training is young, so steps lie by their logarithm, with 0 where it would be one before the first."""
+    first = next((step for step in steps if step), 1)
+    ax.set_xscale("symlog", linthresh=first, linscale=0.4)
+    ax.xaxis.set_major_locator(FixedLocator(steps[:: -(-len(steps) // 8)]))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    ax.xaxis.set_minor_locator(FixedLocator([]))
+    ax.set_xlabel("training step")
 
 
 def _range_name(first: int, last: int) -> str:
