@@ -200,6 +200,12 @@ def freeze(results, name: str, days: float = 3, made: str | None = None):
     return folder
 
 
+@pytest.fixture(autouse=True)
+def no_jobs(monkeypatch):
+    """A SLURM without jobs, whatever this machine has."""
+    monkeypatch.setattr(queued, "_asked_of_squeue", lambda: "")
+
+
 def code(results) -> dict:
     """What is listed of frozen code, results aside, by name."""
     return {one.name: one for one in strays(results, set()) if one.kind not in ("result", "state", "log")}
@@ -242,7 +248,11 @@ def test_frozen_code_stays_while_slurm_has_a_job_of_the_project(results, tmp_pat
     monkeypatch.setattr(queued, "_asked_of_squeue", lambda: f"7|None|x|{tmp_path}2\n8|Priority|x|{tmp_path}\n")
     (one,) = code(results).values()
     assert one.holder == "SLURM job 8"
+    # A SLURM that does not answer may have one.
     monkeypatch.setattr(queued, "_asked_of_squeue", lambda: None)
+    monkeypatch.setattr(queued.shutil, "which", lambda name: f"/usr/bin/{name}")
+    assert next(iter(code(results).values())).holder == "a job of SLURM, perhaps: `squeue` does not answer"
+    monkeypatch.setattr(queued.shutil, "which", lambda name: None)
     assert next(iter(code(results).values())).holder is None
 
 

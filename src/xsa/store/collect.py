@@ -147,7 +147,8 @@ def _frozen(results: Path, held: dict[str, str]) -> Iterator[Stray]:
         return
     # Jobs that wait in a queue for days hold no lock, and will work by the code that was frozen for them.
     waiting = in_queue(Path.cwd())
-    holder = next(iter(held.values()), None) or (f"SLURM job {waiting[0]}" if waiting else None)
+    asked = "a job of SLURM, perhaps: `squeue` does not answer" if waiting is None else None
+    holder = next(iter(held.values()), None) or (f"SLURM job {waiting[0]}" if waiting else asked)
     named = {_snapshot_of(folder) for stage in STAGES for folder in _children(results / stage)}
     for path in old:
         if path.name.endswith(PART):

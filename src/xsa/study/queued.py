@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterable
@@ -77,15 +78,18 @@ def wait_in_queue(workflow: Any, jobs: Iterable[tuple[str, str | None]], results
     held = [(stage, key, makers[stage, key]) for stage, key in jobs if stage in alone and (stage, key) in makers]
     lines = [
         f"{stage} {key.rpartition('@')[0]}  is in the hands of SLURM job {' and '.join(ids)} already; the new job stays in "
-        "the queue until that has ended, and takes over what it made"
+        f"the queue until that has ended, and takes over what it made (`scancel {' '.join(ids)}` has it begin sooner)"
         for stage, key, ids in held[:TOLD]
     ]
     return [*lines, *([f"… and {len(held) - TOLD} more"] if len(held) > TOLD else [])]
 
 
-def in_queue(root: Path) -> list[str]:
-    """Ids of this user's SLURM jobs that run or wait for a project's folder; none where SLURM cannot be asked."""
-    return [line.split("|", 1)[0] for line in (_asked_of_squeue() or "").splitlines() if line.endswith(f"|{root}")]
+def in_queue(root: Path) -> list[str] | None:
+    """Ids of this user's SLURM jobs that run or wait for a project's folder; None where there is a SLURM that does not answer."""
+    told = _asked_of_squeue()
+    if told is None:
+        return None if shutil.which("squeue") else []
+    return [line.split("|", 1)[0] for line in told.splitlines() if line.endswith(f"|{root}")]
 
 
 def _behind(stage: str, own: Any, queue: Queue) -> Callable:
