@@ -73,8 +73,10 @@ def run_processes(arguments: Sequence[str], count: int, held: Iterable[int] = ()
         "MASTER_PORT": str(port),
     }
     command = [sys.executable, "-m", "xsa", *arguments]
+    # Where one dies the library warns in the others by a hundred lines of its own stack, before they say so in a sentence.
+    told = {"TORCH_CPP_LOG_LEVEL": "ERROR"} | os.environ | shared
     processes = [
-        start(command, dict(os.environ) | shared | {"RANK": str(node * count + local), "LOCAL_RANK": str(local)}, held)
+        start(command, told | {"RANK": str(node * count + local), "LOCAL_RANK": str(local)}, held)
         for local in range(count)
     ]
     return supervise(processes)

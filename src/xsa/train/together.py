@@ -132,12 +132,13 @@ def together() -> Iterator[Together]:
     """Meet the other processes of the environment's RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and end with them."""
     store, rank, world = _meet()
     board, ended = Board(store), threading.Event()
-    threading.Thread(target=_watch, args=(Board(store), ended), daemon=True).start()
+    watch = threading.Thread(target=_watch, args=(Board(store), ended), daemon=True)
+    watch.start()
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     group = dist.PrefixStore("group", store)
-    dist.init_process_group(backend, store=group, rank=rank, world_size=world, timeout=_PATIENCE)
     processes = Together(board, rank, world)
     try:
+        dist.init_process_group(backend, store=group, rank=rank, world_size=world, timeout=_PATIENCE)
         yield processes
         processes.leave()
     except SystemExit as stop:
@@ -158,6 +159,8 @@ def together() -> Iterator[Together]:
         raise
     finally:
         ended.set()
+        # Python's end aborts a thread that is inside the library, and the process with it.
+        watch.join(_GRACE_SECONDS)
 
 
 def _meet() -> tuple[dist.Store, int, int]:
