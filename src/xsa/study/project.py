@@ -9,6 +9,7 @@ from xsa.store.record import RECORD
 from xsa.store.snapshot import frozen
 from xsa.study.lock import StagesLock
 from xsa.study.machine import MACHINES
+from xsa.study.own_code import check_own_code
 from xsa.study.plan import Plan
 from xsa.study.result import Result
 from xsa.study.settings import CellSettings
@@ -27,6 +28,7 @@ class Project:
         self.code = frozen() or self.root
         if not (self.code / STUDIES).is_dir():
             raise UserError(f"{self.code} has no {STUDIES}; run this from the project's folder")
+        check_own_code(self.root)
         self.lock = StagesLock(self.code)
         self._plans: dict[Path, Plan] = {}
 
