@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import time
+from types import SimpleNamespace
 
 import pytest
 from snakemake.logging import DefaultFormatter
@@ -133,7 +135,7 @@ def test_a_job_that_is_still_saving_is_not_called_dead(printed):
 def test_of_jobs_submitted_together_only_those_that_failed_are_told(printed, tmp_path):
     info = [{"rule_name": "tokens", "log": []}, {"rule_name": "rows", "log": []}]
     text = printed(None, LogEvent.GROUP_ERROR, job_error_info=info)
-    assert "Some of 2 jobs that were submitted together failed: rows, tokens" in text and "xsa: not found" in text
+    assert "Of 2 jobs submitted together some failed: rows, tokens" in text and "xsa: not found" in text
     assert printed(None, indent=True) is not None
     (tmp_path / KEY).mkdir()
     (tmp_path / KEY / "record.json").write_text("{}")
@@ -150,3 +152,37 @@ def test_an_error_in_telling_leaves_snakemakes_own_words(printed):
         raise OSError("stale file handle")
 
     assert "Error in rule pretrain:" in printed(None, filtered=FailedJobs(unreadable))
+
+
+def test_of_a_group_that_could_not_be_submitted_the_reason_is_told_and_no_log_of_an_earlier_try(printed, tmp_path):
+    (tmp_path / "own.log").write_text("a.parquet has no column `text`\n")
+    filtered, texts = FailedJobs(lambda place: None), []
+
+    def log_both(job_info, msg=None, **kwargs):
+        group = {
+            "event": LogEvent.GROUP_ERROR,
+            "groupid": "g",
+            "job_error_info": [{"rule_name": "shard"}],
+            "aux_logs": [],
+        }
+        texts.append(printed(None, filtered=filtered, **group))
+        texts.append(printed(None, filtered=filtered, rule_msg=None, aux={}, aux_logs=[], indent=True))
+
+    executor = SimpleNamespace(print_job_error=log_both)
+    filtered.hear(executor)
+    job = SimpleNamespace(is_group=lambda: True)
+    refused = "SLURM sbatch failed. The error message was 'sbatch: error: invalid partition specified: cpu'."
+    executor.print_job_error(SimpleNamespace(job=job, external_jobid=None), refused + "\n    sbatch call:\n sbatch x")
+    assert "1 job could not be submitted: shard" in texts[0] and refused in texts[0] and "sbatch x" not in texts[0]
+    assert texts[1] is None
+    assert refused in "\n".join(filtered.silent())
+    executor.print_job_error(SimpleNamespace(job=job, external_jobid="7"), None)
+    assert "submitted together some failed" in texts[2] and "no column" in texts[3]
+
+
+def test_a_log_that_was_last_written_before_the_job_began_is_not_its_end(printed, tmp_path):
+    (tmp_path / "own.log").write_text("an earlier try\n")
+    os.utime(tmp_path / "own.log", (0, 0))
+    filtered = FailedJobs(lambda place: None)
+    filtered.filter(logging.makeLogRecord({"event": LogEvent.JOB_INFO, "jobid": 3}))
+    assert "an earlier try" not in printed(None, filtered=filtered)

@@ -11,6 +11,7 @@ import textwrap
 import time
 from collections.abc import Callable, Set
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -41,6 +42,22 @@ class FailedJobs(logging.Filter):
         self._ended = ended
         self._silent: dict[Place, list[str]] = {}
         self._begun: dict[int, float] = {}
+        # What the executor says of the group whose jobs are being told, and whether it was never submitted.
+        self._group_said, self._never = "", False
+
+    def hear(self, executor: Any) -> None:
+        """Hear what an executor says of a group of jobs that fails, for Snakemake drops it."""
+        before = executor.print_job_error
+
+        def print_job_error(job_info: Any, msg: str | None = None, **kwargs: Any) -> None:
+            if job_info.job.is_group():
+                self._group_said, self._never = msg or "", bool(msg) and job_info.external_jobid is None
+            try:
+                before(job_info, msg, **kwargs)
+            finally:
+                self._group_said, self._never = "", False
+
+        executor.print_job_error = print_job_error
 
     @property
     def silent_places(self) -> Set[Place]:
@@ -65,10 +82,13 @@ class FailedJobs(logging.Filter):
         if event == "job_info":
             self._begun[record.jobid] = time.time()
         elif event == "group_error":
-            _say(record, _of_group(record))
+            lines = _of_group(record, self._group_said, self._never)
+            _say(record, lines)
+            if self._never:
+                self._silent["group", str(record.groupid)] = lines
         elif event == "job_error" and record.rule_name in STAGES:
             output = Path(record.output[0])
-            if record.indent and output.exists():
+            if record.indent and (output.exists() or self._never):
                 return False
             _say(record, self._of_job(record, (record.rule_name, output.parent.name)))
         return True
@@ -82,7 +102,8 @@ class FailedJobs(logging.Filter):
         if state is None or not self._is_of(state, record, submitted):
             # The environment may be missing where it ran; what could not be submitted ran nowhere.
             ran = submitted or record.indent or not record.rule_msg
-            lines += [line for path in reversed(logs if ran else []) for line in _end_of(path)]
+            begun = self._begun.get(record.jobid, 0.0) - CLOCKS_SECONDS
+            lines += [line for path in reversed(logs if ran else []) for line in _end_of(path, begun)]
             self._silent[place] = lines
             return lines
         told = endings({place: state}) or [f"{standing(state)}; it has not come to its end yet"]
@@ -104,15 +125,22 @@ def _say(record: logging.LogRecord, lines: list[str]) -> None:
     record.msg, record.args, record.event = "\n".join([time.strftime("[%c]"), *lines]), (), None
 
 
-def _of_group(record: logging.LogRecord) -> list[str]:
-    rules = sorted({info["rule_name"] for info in record.job_error_info})
-    lines = [f"Some of {len(record.job_error_info)} jobs that were submitted together failed: {', '.join(rules)}"]
+def _of_group(record: logging.LogRecord, said: str, never: bool) -> list[str]:
+    rules, count = sorted({info["rule_name"] for info in record.job_error_info}), len(record.job_error_info)
+    jobs = f"{count} job{'s' if count > 1 else ''}"
+    what = f"{jobs} could not be submitted" if never else f"Of {jobs} submitted together some failed"
+    lines = [f"{what}: {', '.join(rules)}", *_indented(NO_MORE.split(said)[0].strip())]
     return [*lines, *(line for path in record.aux_logs for line in _end_of(path))]
 
 
-def _end_of(path: str) -> list[str]:
-    """The last lines of a log that are not Snakemake's."""
-    said = (last_lines(Path(path), 500, 65_536) or "").splitlines()
+def _end_of(path: str, since: float = 0.0) -> list[str]:
+    """The last lines of a log that are not Snakemake's; nothing of one that was last written before `since`."""
+    try:
+        old = Path(path).stat().st_mtime < since
+    except OSError:
+        old = False
+    said = "" if old else last_lines(Path(path), 500, 65_536) or ""
+    said = said.splitlines()
     said = [line for line in said if not OWN_WORDS.match(line)][-LAST_LINES:]
     return [f"    the end of {path}:", *_indented("\n".join(said), 8)] if said else [f"    {path} says nothing"]
 

@@ -199,6 +199,7 @@ class Workflow:
         self._watch = Watch(run, self.results)
         self._failed = FailedJobs(self._watch.ended)
         logger.addFilter(self._failed)
+        self._failed.hear(workflow.scheduler._executor)
         if not workflow.local_exec:
             for line in wait_in_queue(workflow, jobs, self.results):
                 click.echo(line, err=True)
