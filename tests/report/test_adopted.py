@@ -43,6 +43,19 @@ def test_marks_stand_beside_the_numbers_and_lead_to_the_reason(changed, parse, t
     assert "rests on adopted checkpoints" in section(tree, "loss")
 
 
+def test_the_summary_and_the_captions_of_the_paper_say_so_too(changed, tmp_path):
+    folder = write_report(changed(edit), tmp_path / "out").parent
+    said = "not trained in this study"
+    assert (
+        "**Adopted checkpoints.**" in (folder / "summary.md").read_text()
+        and said in (folder / "summary.md").read_text()
+    )
+    captions = [
+        line for line in (folder / "paper.tex").read_text().splitlines() if line.lstrip().startswith(r"\caption")
+    ]
+    assert captions and all(said in caption for caption in captions)
+
+
 def test_the_origin_the_differences_and_the_reason_are_told_as_plain_text(changed, parse, tmp_path):
     told = section(parse(write_report(changed(edit), tmp_path / "out").read_text(encoding="utf-8")), "provenance")
     assert "/elsewhere/<b>pretrain</b>" in told and "lent <script>by</script> a friend" in told

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from xsa.analyse.tables import one_line
+from xsa.report.adopted import adopted_sentence
 from xsa.report.answer import answer
 from xsa.report.numbers import (
     ABSENT,
@@ -30,6 +31,8 @@ def markdown(summary: Row, rows: list[Row], gaps: list[str], page: str) -> str:
     """The summary of an analysed study; `rows` as `verdicts.judged` gives them, `page` where the whole of it lies."""
     told = answer(summary)
     parts = [f"## {escape(summary['title'])}", "**" + escape(told[0]) + "**"]
+    if adopted := adopted_sentence(summary):
+        parts.append(f"**Adopted checkpoints.** {escape(adopted)}")
     if rows:
         parts += [escape(tally(rows)), _verdicts(rows)]
     else:

@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 from markupsafe import Markup
 
 from xsa.report import numbers, provenance
+from xsa.report.adopted import adopted_sentence
 from xsa.report.answer import answer, seed_counts, treatment, warnings
 from xsa.report.citation import cited
 from xsa.report.comparisons import BESIDE, MAIN, MECHANISM, metric_tables, task_tables
@@ -162,6 +163,7 @@ def context(analysis: Analysis, settings: ReportStage, rows: list[dict[str, Any]
         "gaps": gaps(analysis, cells),
         "lacking": len(summary.get("lacking", [])),
         "adopted": summary.get("adopted", []),
+        "adopted_sentence": adopted_sentence(summary),
         "n_trained": sum("pretrain" in cell["results"] for cell in cells),
         "n_imported": sum("imported" in cell["results"] for cell in cells),
         "whisker_size": (WIDTH, HEIGHT),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from xsa.analyse.tables import escape_tex
+from xsa.report.adopted import adopted_sentence
 
 PAPER = "paper.tex"
 # table: what its caption says; in this order
@@ -52,8 +53,9 @@ def paper_tex(summary: dict[str, Any], figures: list[dict[str, str]], tables: li
     It reads tables/<name>.tex and figures/<name>.pdf from the folder it lies in.
     """
     parts = [f"% {escape_tex(summary['title'])}", _OPENING.rstrip()]
-    parts += [_table(name, caption) for name, caption in TABLES.items() if name in tables]
-    parts += [_figure(figure) for figure in figures]
+    adopted = f" {escape_tex(adopted_sentence(summary))}".rstrip()
+    parts += [_table(name, caption + adopted) for name, caption in TABLES.items() if name in tables]
+    parts += [_figure(figure, adopted) for figure in figures]
     return "\n\n".join([*parts, r"\clearpage" + "\n" + r"\xsaend"]) + "\n"
 
 
@@ -70,13 +72,13 @@ def _table(name: str, caption: str) -> str:
     )
 
 
-def _figure(figure: dict[str, str]) -> str:
+def _figure(figure: dict[str, str], adopted: str) -> str:
     return "\n".join(
         [
             r"\begin{figure}[p]",
             r"  \centering",
             rf"  \xsafit{{\includegraphics{{\xsafolder/figures/{figure['name']}.pdf}}}}",
-            rf"  \caption{{\textbf{{{escape_tex(figure['title'])}.}} {escape_tex(figure['caption'])}}}",
+            rf"  \caption{{\textbf{{{escape_tex(figure['title'])}.}} {escape_tex(figure['caption'])}{adopted}}}",
             rf"  \label{{fig:xsa-{figure['name']}}}",
             r"\end{figure}",
         ]
