@@ -43,6 +43,8 @@ START_SECONDS = 3.0  # of a job that imports torch
 
 MEASURED, NEAR, FLOPS = "measured", "nearest", "estimated"
 TRAINING = ("pretrain", "finetune")
+# Nor does a result much smaller or larger say how fast one is: what starts and waits has another share of its time.
+NEAR_FACTOR = 30.0
 BRINGS = ("shard", "bundle", "chatsets")  # a copy says nothing of a download
 
 
@@ -68,6 +70,10 @@ class _Sample:
     name: str
     work: float
     rate: float
+
+    def near(self, work: float) -> bool:
+        """Whether another amount of work is near enough to be scaled to."""
+        return 1 / NEAR_FACTOR <= work / self.work <= NEAR_FACTOR
 
 
 class Forecasts:
@@ -96,7 +102,7 @@ class Forecasts:
         rate, said = self._measured[key]
         if rate:
             return Forecast(cost.work / rate, device, MEASURED, said)
-        samples = self._on(stage, device)
+        samples = [one for one in self._on(stage, device) if one.near(cost.work)]
         if samples and stage not in BRINGS:
             near = min(samples, key=lambda sample: self._distance(key[2], cost, sample))
             said = f"measured at {near.name} on {self._called(device)}, scaled by work"
