@@ -26,7 +26,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def slurm(tmp_path_factory):
-    """A running SLURM of three nodes; skipped, with the reason, where none can be brought up."""
+    """A running SLURM of several nodes; skipped, with the reason, where none can be brought up."""
     reason = missing()
     if reason:
         pytest.skip(reason)

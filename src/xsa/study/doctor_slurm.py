@@ -29,7 +29,16 @@ def slurm_checks(profile: Profile, shell: Shell, results: Path, submit: bool = F
             "run `xsa doctor` on the cluster's login node, where the other checks of SLURM can be made too (perhaps `module load slurm`)",
         )
         return
-    yield Check("SLURM commands", OK, shell.said("sinfo", "--version")[1])
+    code, said = shell.said("sinfo", "--version")
+    if code:
+        yield Check(
+            "SLURM commands",
+            FAILED,
+            _last(said),
+            "SLURM's commands cannot work here: ask for its configuration (SLURM_CONF), or run this on the cluster's login node",
+        )
+        return
+    yield Check("SLURM commands", OK, said)
     if shell.there("munge"):
         yield _munge(shell)
     code, config = shell.said("scontrol", "show", "config")

@@ -110,7 +110,7 @@ class StagesLock:
             first = stale[0].stage
             raise UserError(
                 f"the code of {len(stale)} stage(s) has changed since {self.path} was written:\n{lines}\n"
-                "Nothing is reused or made again until you decide, for each of them:\n"
+                "Nothing is reused or made again until you undo the change or decide, for each of them (options may be repeated):\n"
                 f"  xsa lock --retrain {first}           its results, and all that follows from them, are made again\n"
                 f'  xsa lock --keep {first} --why "…"    the change cannot alter a result; existing results stay valid'
             )

@@ -11,6 +11,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from xsa.store.errors import UserError
+from xsa.study.settings import CellSettings
 
 
 class YamlFile:
@@ -142,11 +143,19 @@ def _kinds(model: type[BaseModel]) -> tuple:
     return get_args(field.annotation) if field else ()
 
 
+def _instead(path: _Path) -> str:
+    """Where an unknown key belongs, or what there is in its place."""
+    name, known = str(path.keys[-1]), {name: info for model in path.models for name, info in model.model_fields.items()}
+    if len(path.keys) == 1 and "settings" in known and name in CellSettings.model_fields:
+        return "it is a setting of cells: write it under 'settings'"
+    return nearest(name, sorted(known))
+
+
 def _sentence(problem: dict, model: type[BaseModel]) -> str:
     path = _Path(model, problem["loc"])
     key, kind, value, context = _dotted(path.keys), problem["type"], problem.get("input"), problem.get("ctx", {})
     if kind == "extra_forbidden":
-        return f"unknown key {key!r}; {nearest(str(path.keys[-1]), sorted({n for m in path.models for n in m.model_fields}))}"
+        return f"unknown key {key!r}; {_instead(path)}"
     if kind == "missing":
         return f"{key!r} is missing; it has no default"
     if kind == "value_error":
