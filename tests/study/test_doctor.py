@@ -146,9 +146,23 @@ def test_a_submitted_job_is_refused_lost_or_answers_from_the_node(cluster, monke
     assert "--partition=gpu --gres=gpu:h100:1" in (cluster.root / "asked").read_text()
     monkeypatch.setattr(doctor_slurm, "WAIT_SECONDS", 60)
     cluster.command("sbatch", 'for word; do last="$word"; done; sh -c "$last"; echo 18')
+    cluster.command("python3", "echo torch 2.13.0 CUDA ${SEES:-False}")
+    cluster.command("nvidia-smi", "echo GPU 0")
+    state, found, advice = cluster.checks(submit=True)["a job on a node"]
+    assert state == "failed" and "xsa or torch is missing there" in found and "`precommand`" in advice
+    cluster.command("xsa", "exit 0")
+    state, found, advice = cluster.checks(submit=True)["a job on a node"]
+    assert state == "failed" and "torch sees none" in found and "driver" in advice
+    cluster.write(SITE, precommand="export SEES=True")
     state, found, _ = cluster.checks(submit=True)["a job on a node"]
-    assert state == "ok" and "is the same there" in found
+    assert state == "ok" and "is the same there; xsa is there; torch 2.13.0 CUDA True; GPU 0" in found
     assert not list((cluster.root / "results").iterdir()), "nothing is left behind"
+
+
+def test_commands_of_slurm_that_fail_are_told_as_a_failure(cluster):
+    cluster.command("sinfo", "echo 'sinfo: fatal: Unable to process configuration file'; exit 1")
+    state, found, advice = cluster.checks()["SLURM commands"]
+    assert state == "failed" and "Unable to process" in found and "SLURM_CONF" in advice
 
 
 @pytest.mark.parametrize(

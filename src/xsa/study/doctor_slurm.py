@@ -16,6 +16,13 @@ COMMANDS = ("sbatch", "squeue", "scancel", "scontrol", "sinfo", "srun")
 # The plugin asks for a job's state first after 40 s; squeue must know the job for three times as long.
 LEAST_MIN_JOB_AGE = 120
 WAIT_SECONDS = 300.0  # for the small job of `--submit`
+END = "END-OF-ANSWER"
+# What a job looks for on its node, a line each.
+LOOK = (
+    "command -v xsa >/dev/null && echo 'xsa is there'; "
+    'python3 -c \'import torch; print("torch", torch.__version__, "CUDA", torch.cuda.is_available())\'; nvidia-smi -L; '
+    f"echo {END}"
+)
 
 
 def slurm_checks(profile: Profile, shell: Shell, results: Path, submit: bool = False) -> Iterator[Check]:
@@ -176,8 +183,8 @@ def _from_a_node(profile: Profile, shell: Shell, results: Path) -> Check:
         kind = f"{profile.site.gpu_type}:" if profile.site.gpu_type else ""
         options.append(f"--gres=gpu:{kind}1")
     options += [f"--account={name}" for name in profile.named("slurm_account")]
-    see = "python -c 'import torch; print(torch.__version__, torch.cuda.is_available())'"
-    work = f"test -f {shlex.quote(str(asked))} && {{ {see}; nvidia-smi -L; }} > {shlex.quote(str(answered))} 2>&1"
+    before = str(profile.values.get("precommand") or "true")
+    work = f"test -f {shlex.quote(str(asked))} && {{ {before}; {LOOK}; }} > {shlex.quote(str(answered))} 2>&1"
     try:
         asked.write_text("")
         code, said = shell.said(
@@ -204,20 +211,41 @@ def _from_a_node(profile: Profile, shell: Shell, results: Path) -> Check:
                 f"job {job} had not answered after {WAIT_SECONDS:g} s and was cancelled",
                 f"the queue may be long: try again; else {results.resolve()} is not the same folder on that node",
             )
-        return Check("a job on a node", OK, f"{results.resolve()} is the same there; {'; '.join(found.splitlines())}")
+        return _judged(found, profile, results)
     finally:
         asked.unlink(missing_ok=True)
         answered.unlink(missing_ok=True)
 
 
+def _judged(said: str, profile: Profile, results: Path) -> Check:
+    """What a job saw on its node: `xsa`, torch, and a GPU where it asked for one."""
+    told = "; ".join(said.splitlines())
+    if "xsa is there" not in said or "torch " not in said:
+        return Check(
+            "a job on a node",
+            FAILED,
+            f"xsa or torch is missing there: {told}",
+            f"put what a node must do first (modules, the environment) into `precommand` of {profile.path}; the environment must lie "
+            "where nodes see it",
+        )
+    if profile.site.gpu_partition and "CUDA True" not in said:
+        return Check(
+            "a job on a node",
+            FAILED,
+            f"it asked for a GPU, and torch sees none there: {told}",
+            "compare the node's driver with torch's CUDA (docs/cluster.md, Containers and environments), and see that "
+            "`nvidia-smi` works in a job",
+        )
+    return Check("a job on a node", OK, f"{results.resolve()} is the same there; {told}")
+
+
 def _answer(path: Path) -> str | None:
-    """What the job wrote, once it has stopped writing; None where nothing comes."""
-    until, before = time.monotonic() + WAIT_SECONDS, ""
+    """What the job wrote, once it has written all; None where nothing comes."""
+    until = time.monotonic() + WAIT_SECONDS
     while time.monotonic() < until:
         text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
-        if text and text == before:
-            return text.strip()
-        before = text
+        if END in text:
+            return text.replace(END, "").strip()
         time.sleep(1.0)
     return None
 
