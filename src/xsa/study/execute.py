@@ -84,7 +84,23 @@ def _ready(project: Project, plan: Plan, result: Result, device: str) -> str:
                 f"with `xsa {upstream.stage} {plan.study.name} {upstream.key}`, or let snakemake make all of them"
             )
         read_record(upstream.folder(project.results))
+    if result.stage == "pretrain":
+        _check_rows(project, plan, result)
     return _device(plan, result, device)
+
+
+def _check_rows(project: Project, plan: Plan, result: Result) -> None:
+    """UserError where bits per byte of this training would need more validation rows than there are: before it trains, not after."""
+    for (stage, _), one in plan.results.items():
+        if stage != "bpb" or one.inputs["checkpoint"] is not result:
+            continue
+        validation = one.inputs["validation"]
+        there = read_record(validation.folder(project.results))["made"].get("notes", {}).get("rows", one.settings.rows)
+        if one.settings.rows > there:
+            raise UserError(
+                f"bpb.rows = {one.settings.rows}, but {validation.folder(project.results)} holds {there} rows, and bits per byte "
+                f"could not be taken after the training of {result.label}; set bpb.rows to {there} or less"
+            )
 
 
 def _check_torch(result: Result) -> None:
