@@ -120,9 +120,11 @@ class MiniProject:
         return {path: (path.stat().st_ino, path.read_bytes()) for path in files}
 
     def jobs(self, *arguments: str, config: list[str] | None = None) -> dict[str, int]:
-        """How many jobs of each rule a dry run plans; `all` left out."""
+        """How many jobs of each rule a dry run plans; `all` left out. Planning changes no result."""
+        before = self.state()
         run = self.snakemake("--dry-run", *arguments, config=config)
         assert run.returncode == 0, run.stdout + run.stderr
+        assert self.state() == before
         text = run.stdout + run.stderr
         counts = dict(re.findall(r"^(\w+) +(\d+)$", text, re.MULTILINE))
         counts.pop("total", None)

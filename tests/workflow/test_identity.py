@@ -7,6 +7,7 @@ import copy
 import json
 import os
 import shutil
+from collections import Counter
 
 import pytest
 import yaml
@@ -243,9 +244,17 @@ def test_stale_code_stops_before_the_first_job_and_names_the_ways_out(mini):
     assert not [path for path in made if path.name == "record.json"]
 
 
-def test_no_result_is_overwritten_when_others_are_made(mini):
+def test_what_was_planned_is_made_and_no_result_that_was_there_is_changed(mini):
+    """Several rows of the table at once, and for real: another alpha of one cell, more items of CORE, another title."""
     before = mini.state()
+    mini.write("config/studies/mini.yaml", study(factors={"xsa.alpha": [0, 0.5], "seed": [0]}, title="Another title"))
     mini.write("config/recipes/mini.yaml", recipe(core={"max_per_task": 11}))
-    assert mini.snakemake().returncode == 0
+    planned = mini.jobs()
+    assert planned == {"pretrain": 1, "overhead": 1, **EVALUATIONS, "core": 2, **PAGE}
+    run = mini.snakemake()
+    assert run.returncode == 0, run.stdout + run.stderr
     after = mini.state()
-    assert all(after[path] == value for path, value in before.items())
+    assert {path: after.get(path) for path in before} == before
+    made = Counter(path.parts[-3] for path in after.keys() - before.keys() if path.name == "record.json")
+    assert {**made, "publish": 1} == planned
+    assert mini.jobs() == {}
