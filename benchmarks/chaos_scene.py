@@ -17,8 +17,9 @@ from tests.slurm.cluster import Process, processes
 from tests.workflow.conftest import MiniProject
 
 from xsa.store.files import sha256_file
+from xsa.store.lock import lock_path
+from xsa.study.forecast import TRAINING
 
-TRAINING = ("pretrain", "finetune")
 PHASES = {
     "data": ("shard", "bundle", "chatsets", "tokenizer", "tokens", "rows"),
     "training": TRAINING,
@@ -80,8 +81,7 @@ class Scene:
     def at_work(self, job: Job) -> bool:
         """Whether a job holds the lock of its result."""
         with suppress(OSError, ValueError):
-            lock = self.results / ".locks" / f"{job.stage}-{job.key}.lock"
-            return json.loads(lock.read_text())["pid"] in job.pids
+            return json.loads(lock_path(self.results, job.stage, job.key).read_text())["pid"] in job.pids
         return False
 
     def states(self, job: Job) -> set[tuple[str, int]]:

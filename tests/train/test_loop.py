@@ -31,6 +31,20 @@ def same(a, b) -> bool:
     return all((a / name).read_bytes() == (b / name).read_bytes() for name in SAME)
 
 
+@pytest.fixture
+def killed(pretraining, run):
+    """`killed(step)`: the job of a run that saves at every step, killed at one; run again, it goes on from what was saved."""
+
+    def of(step: int):
+        job = pretraining("killed", save_minutes=1e-9)
+        job.progress.at = kill_at(step)
+        with pytest.raises(Killed):
+            run(job)
+        return job
+
+    return of
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_a_signal_finishes_the_step_saves_and_exits_with_75(pretraining, run, number):
     undisturbed = run(pretraining("undisturbed"))
@@ -50,12 +64,9 @@ def test_a_signal_finishes_the_step_saves_and_exits_with_75(pretraining, run, nu
 
 
 @pytest.mark.parametrize("step", [3, 5])
-def test_a_kill_between_saves_goes_on_from_the_last_state(pretraining, run, step):
+def test_a_kill_between_saves_goes_on_from_the_last_state(pretraining, run, killed, step):
     undisturbed = run(pretraining("undisturbed"))
-    job = pretraining("killed", save_minutes=1e-9)
-    job.progress.at = kill_at(step)
-    with pytest.raises(Killed):
-        run(job)
+    killed(step)
     again = pretraining("killed", save_minutes=1e-9)
     assert same(run(again), undisturbed)
     assert again.progress.steps[0] == step
@@ -87,12 +98,9 @@ def test_checkpoint_is_written_before_the_last_look(pretraining, run, monkeypatc
     assert {"model.safetensors", "optimizer.safetensors", "config.json"} <= set(found)
 
 
-def test_two_states_are_kept_and_a_damaged_newest_one_is_passed_over_aloud(pretraining, run):
+def test_two_states_are_kept_and_a_damaged_newest_one_is_passed_over_aloud(pretraining, run, killed):
     undisturbed = run(pretraining("undisturbed"))
-    job = pretraining("killed", save_minutes=1e-9)
-    job.progress.at = kill_at(5)
-    with pytest.raises(Killed):
-        run(job)
+    job = killed(5)
     newest, previous = States(job.state, print).all()
     assert (newest.name, previous.name) == ("step_00000004", "step_00000003")
     weights = bytearray((newest / "model.safetensors").read_bytes())
@@ -118,27 +126,18 @@ def test_a_state_that_may_not_be_read_is_not_called_damaged(tmp_path, monkeypatc
         States(tmp_path, print).newest()
 
 
-def test_after_a_damaged_state_two_whole_ones_are_kept_again(pretraining, run):
-    job = pretraining("killed", save_minutes=1e-9)
-    job.progress.at = kill_at(6)
-    with pytest.raises(Killed):
-        run(job)
+def test_after_a_damaged_state_two_whole_ones_are_kept_again(killed):
+    job = killed(6)
     newest, previous = States(job.state, print).all()
     for state in (newest, previous):
         (state / "model.safetensors").write_bytes(b"")
-    again = pretraining("killed", save_minutes=1e-9)
-    again.progress.at = kill_at(4)
-    with pytest.raises(Killed):
-        run(again)
+    killed(4)
     assert [state.name for state in States(job.state, print).all()] == ["step_00000003", "step_00000002"]
     assert States(job.state, print).newest().name == "step_00000003"
 
 
-def test_a_state_cut_short_or_altered_is_passed_over(pretraining, run):
-    job = pretraining("killed", save_minutes=1e-9)
-    job.progress.at = kill_at(4)
-    with pytest.raises(Killed):
-        run(job)
+def test_a_state_cut_short_or_altered_is_passed_over(pretraining, run, killed):
+    job = killed(4)
     newest, previous = States(job.state, print).all()
     (newest / "state.json").write_text((newest / "state.json").read_text().replace('"step": 3', '"step": 4'))
     (previous / "optimizer.safetensors").unlink()

@@ -15,10 +15,11 @@ from typing import Any
 
 import click
 
+from xsa.study.reuse import Key
 from xsa.study.stages import STAGES
 from xsa.study.states import State, last_lines
 from xsa.study.status import endings, standing
-from xsa.study.watch import CLOCKS_SECONDS, Place
+from xsa.study.watch import CLOCKS_SECONDS
 
 LAST_LINES, TOLD = 12, 4
 # From here on a message of Snakemake's executor only says that there are logs, or repeats the command it submitted by.
@@ -37,10 +38,10 @@ class FailedJobs(logging.Filter):
     `ended` gives what a job last said of itself; None where it said nothing.
     """
 
-    def __init__(self, ended: Callable[[Place], State | None]):
+    def __init__(self, ended: Callable[[Key], State | None]):
         super().__init__()
         self._ended = ended
-        self._silent: dict[Place, list[str]] = {}
+        self._silent: dict[Key, list[str]] = {}
         self._begun: dict[int, float] = {}
         # What the executor says of the group whose jobs are being told, and whether it was never submitted.
         self._group_said, self._never = "", False
@@ -60,7 +61,7 @@ class FailedJobs(logging.Filter):
         executor.print_job_error = print_job_error
 
     @property
-    def silent_places(self) -> Set[Place]:
+    def silent_places(self) -> Set[Key]:
         """The results whose last job said nothing: what their state folders say is of an earlier one."""
         return self._silent.keys()
 
@@ -93,7 +94,7 @@ class FailedJobs(logging.Filter):
             _say(record, self._of_job(record, (record.rule_name, output.parent.name)))
         return True
 
-    def _of_job(self, record: logging.LogRecord, place: Place) -> list[str]:
+    def _of_job(self, record: logging.LogRecord, place: Key) -> list[str]:
         lines = [f"Job {record.jobid} failed: {place[0]} {place[1]}"]
         lines += _indented(NO_MORE.split(str(record.rule_msg or ""))[0].strip())
         logs = [str(path).partition(" (")[0] for path in record.log]

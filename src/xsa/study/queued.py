@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from xsa.store.lock import holders
+from xsa.study.reuse import Key
 from xsa.study.stages import STAGES
 
 # The driver's own allocation, where it runs in one: what waits for that would wait for ever. Snakemake's executor removes it from
@@ -31,7 +32,7 @@ NEVER = re.compile(
 )
 TOLD = 8
 
-Makers = dict[tuple[str, str], list[str]]
+Makers = dict[Key, list[str]]
 
 
 class Queue:
@@ -49,7 +50,7 @@ class Queue:
         return self._makers
 
     def _found(self, told: str | None) -> Makers:
-        found: dict[tuple[str, str], set[str]] = {}
+        found: dict[Key, set[str]] = {}
         rows = [line.split("|", 3) for line in (told or "").splitlines() if line.count("|") >= 3]
         rows = [row for row in rows if row[0] != OWN and not NEVER.search(row[1])]
         locks = _locks(self._results) if rows else {}
@@ -107,15 +108,15 @@ def _behind(stage: str, own: Any, queue: Queue) -> Callable:
     return slurm_extra
 
 
-def _of_comment(comment: str) -> tuple[str, str] | None:
+def _of_comment(comment: str) -> Key | None:
     """Stage and label@digest of a job, from the comment by which Snakemake's executor submits it."""
     stage, joined, key = comment.removeprefix("rule_").partition("_wildcards_")
     return (stage, key) if joined and stage in STAGES else None
 
 
-def _locks(results: Path) -> dict[str, list[tuple[str, str]]]:
+def _locks(results: Path) -> dict[str, list[Key]]:
     """What jobs of SLURM hold the locks of and work on, by job; a job may outlive what was done in it, as an allocation does."""
-    found: dict[str, list[tuple[str, str]]] = {}
+    found: dict[str, list[Key]] = {}
     for name, holder in holders(results).items():
         stage, _, key = name.removesuffix(".lock").partition("-")
         if "@" in key and holder["alive"] and holder["slurm_job"]:

@@ -11,10 +11,10 @@ from pathlib import Path
 from xsa.store.progress import duration
 from xsa.study.forecast import TRAINING
 from xsa.study.plan import Plan
+from xsa.study.reuse import Key
 from xsa.study.states import Observer, State
 from xsa.study.status import endings, standing
 
-Place = tuple[str, str]
 SAY_SECONDS = 60.0
 # Clocks of nodes differ by seconds.
 CLOCKS_SECONDS = 60.0
@@ -38,7 +38,7 @@ class Watch:
         going = [state for state in self._states().values() if state.state == "running" and state.stage in TRAINING]
         return [standing(state) for state in going] if len(going) <= TOLD else [_together(going)]
 
-    def failures(self, silent: Container[Place] = ()) -> list[str]:
+    def failures(self, silent: Container[Key] = ()) -> list[str]:
         """Lines that say why jobs of the run ended without a result, with the end of each log and its path.
 
         Passed by are `silent`, results whose last job said nothing.
@@ -47,7 +47,7 @@ class Watch:
         states = {place: one for place, one in self._states().items() if place not in silent}
         return endings({place: one for place, one in states.items() if one.ended is None or one.ended > since})
 
-    def ended(self, place: Place) -> State | None:
+    def ended(self, place: Key) -> State | None:
         """How a job of the run that has ended without a result ended; None where it said nothing."""
         return next((observer.ended(place) for observer, jobs in self._looks if place in jobs), None)
 

@@ -48,7 +48,6 @@ class Workflow:
         if not str(results):
             raise UserError("results= is empty; name the folder that holds all results")
         self.results = Path(str(results))
-        self._root = str(self.results)
         self.project = Project(Path.cwd(), self.results)
         self._scheduling = Scheduling(self._find, self.results)
         self._watch: Watch | None = None
@@ -84,7 +83,7 @@ class Workflow:
 
     def _record(self, result: Result) -> str:
         # By hand: a study of 1,000 cells has 170,000 inputs, and a Path for each takes seconds.
-        return f"{self._root}/{result.stage}/{result.key}/record.json"
+        return f"{self.results}/{result.stage}/{result.key}/record.json"
 
     def threads(self, stage: str, workflow, alone: bool = False):
         """Threads of a stage's job: the study's, for each process. On one machine a job that is to be `alone` takes all cores."""
